@@ -1,0 +1,51 @@
+// Package link is one session between a relay host and a gateway: hello, attach,
+// command, ack, envelope, cursor, heartbeat.
+package link
+
+import (
+	"context"
+
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// Conn is one end of a link. Send and Receive may be called from different
+// goroutines, each from one at a time. Messages arrive in order, once, or the
+// link ends. After Close of either end both calls fail with ErrClosed.
+type Conn interface {
+	Send(ctx context.Context, m wire.LinkMessage) error
+	Receive(ctx context.Context) (wire.LinkMessage, error)
+	Close() error
+}
+
+// Host is what a link serves: the relay host behind it. Errors are *wire.Error.
+type Host interface {
+	Hello() wire.Hello
+	// Attach opens the scope, binds the account, authorises the run and applies
+	// the cursor (RH47). capabilities are those of the Welcome.
+	Attach(ctx context.Context, a wire.Attach, capabilities []string) (Attachment, error)
+	// Catalog answers a catalog request with what is configured now.
+	Catalog(ctx context.Context, challenge string) (wire.CatalogMessage, error)
+	Room() wire.Room
+	// Watch calls fn when Room or the readiness of a route changed; fn must not
+	// block.
+	Watch(fn func()) (stop func())
+}
+
+// Attachment is one authorised run of a scope.
+type Attachment interface {
+	RuntimeCursor() uint64
+	// Command applies a command and answers it; it never returns before the
+	// effect is durable (RH53).
+	Command(ctx context.Context, m wire.CommandMessage) wire.Ack
+	// Next waits for envelopes that are journaled and not yet handed off in this
+	// attachment, and gives them in order of Seq. The first call after Attach
+	// gives the pending ones above the cursor again, byte-identical (RH49).
+	Next(ctx context.Context) ([]wire.Envelope, error)
+	// HandedOff tells that everything up to seq was given to the transport: the
+	// claims are dropped and the projection cursors advance durably (RH42).
+	HandedOff(ctx context.Context, seq uint64) error
+	// Acknowledge retires the envelopes up to cursor (RH49).
+	Acknowledge(ctx context.Context, cursor uint64) error
+	// Close releases the claims; the scope keeps its state.
+	Close()
+}

@@ -1,0 +1,90 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+)
+
+// Hash domains of the relay contract (relay-host.md §5). They are wire format.
+const (
+	domainScope    = "codewhale.runtime-chat-scope.v1"
+	domainOwner    = "codewhale.runtime-chat-owner.v1"
+	domainSource   = "codewhale.runtime-chat-source-event.v1"
+	domainTurn     = "codewhale.runtime-chat-native-turn.v1"
+	domainCatalog  = "codewhale.runtime-chat-catalog.v1"
+	domainTarget   = "codewhale-remote-target:v2"
+	domainNativeOp = "runtime-turn-operation"
+)
+
+const (
+	sepNUL  = "\x00"
+	sepUnit = "\x1f"
+)
+
+// ScopeKey is the name of the scope of (target, session): scope- and 64 hex
+// digits. It tells neither (RH1).
+func ScopeKey(target, session string) string {
+	return "scope-" + joined(sepNUL, domainScope, target, session)
+}
+
+// OwnerFingerprint is 64 hex digits over account, target and session (RH6).
+func OwnerFingerprint(account, target, session string) string {
+	return joined(sepNUL, domainOwner, account, target, session)
+}
+
+// SourceEventID names the native event seq of a native thread (RH41).
+func SourceEventID(nativeThreadID string, seq uint64) string {
+	h := sha256.New()
+	write(h, domainSource, sepNUL, nativeThreadID, sepNUL)
+	var be [8]byte
+	binary.BigEndian.PutUint64(be[:], seq)
+	h.Write(be[:])
+	return "native_event_" + hexOf(h)
+}
+
+// NativeTurnID is the deterministic id that a turn is reserved with (RH32).
+// operationFingerprint is the lower-case hex text.
+func NativeTurnID(nativeThreadID, bindingID, virtualTurnID, operationFingerprint string) string {
+	return "turn_" + joined(sepNUL, domainTurn, nativeThreadID, bindingID, virtualTurnID, operationFingerprint)
+}
+
+// CatalogEventID names a catalog of a run by the fingerprint of its payload.
+func CatalogEventID(runID, payloadFingerprint string) string {
+	return "catalog_" + joined(sepNUL, domainCatalog, runID, payloadFingerprint)
+}
+
+// TargetRef names a data folder by its absolute path without telling it.
+func TargetRef(absolutePath string) string {
+	return "target_" + joined(sepNUL, domainTarget, absolutePath)[:32]
+}
+
+// NativeOperationFingerprint binds an operation key to a store and a thread
+// (RH65); the raw key is never stored.
+func NativeOperationFingerprint(storeOwnerID, nativeThreadID, operationKey string) string {
+	return joined(sepUnit, domainNativeOp, storeOwnerID, nativeThreadID, operationKey)
+}
+
+// Fingerprint is the lower-case hex SHA-256 of raw bytes: operation keys and
+// system prompts are fingerprinted untrimmed.
+func Fingerprint(raw string) string { return joined("", raw) }
+
+func joined(sep string, parts ...string) string {
+	h := sha256.New()
+	for i, p := range parts {
+		if i > 0 {
+			write(h, sep)
+		}
+		write(h, p)
+	}
+	return hexOf(h)
+}
+
+func write(h hash.Hash, parts ...string) {
+	for _, p := range parts {
+		_, _ = h.Write([]byte(p))
+	}
+}
+
+func hexOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }

@@ -1,0 +1,151 @@
+package wire
+
+import "encoding/json"
+
+// HostProtocol is the subprotocol of a link between a host and a gateway.
+const HostProtocol = "fairlead.host.v1"
+
+// LinkMessage is one message of a link (protocol.md §4). The set is closed.
+type LinkMessage interface{ linkMessage() }
+
+// Messages of a host.
+type (
+	// Hello opens a link.
+	Hello struct {
+		HostID       string   `json:"hostId"`
+		Name         string   `json:"name"`
+		Version      string   `json:"version"`
+		Protocols    []string `json:"protocols"`
+		Capabilities []string `json:"capabilities"`
+		ClockMs      int64    `json:"clockMs"`
+	}
+	// Attached answers Attach: RuntimeCursor is the highest sequence number that
+	// the host knows to be acknowledged for the run.
+	Attached struct {
+		RunID         string `json:"runId"`
+		RuntimeCursor uint64 `json:"runtimeCursor"`
+	}
+	// Refused answers Attach.
+	Refused struct {
+		RunID string     `json:"runId"`
+		Error *ErrorBody `json:"error"`
+	}
+	// Ack answers CommandMessage. Status is AckApplied or AckFailed.
+	Ack struct {
+		RunID       string     `json:"runId"`
+		CommandSeq  uint64     `json:"commandSeq"`
+		CommandType string     `json:"commandType"`
+		Status      string     `json:"status"`
+		TurnID      string     `json:"turnId,omitempty"`
+		Error       *ErrorBody `json:"error,omitempty"`
+	}
+	// EventMessage carries one envelope of a run.
+	EventMessage struct {
+		RunID    string   `json:"runId"`
+		Envelope Envelope `json:"envelope"`
+	}
+	// Room says how many provider requests run and how many may.
+	Room struct {
+		Inflight int `json:"inflight"`
+		Max      int `json:"max"`
+	}
+	// CatalogMessage answers CatalogRequest, and is sent again unasked, with the
+	// last challenge, when a route's readiness changes.
+	CatalogMessage struct {
+		Challenge string  `json:"challenge"`
+		Catalog   Catalog `json:"catalog"`
+		// Routes holds every configured route, ready or not, in configured order.
+		Routes []Route `json:"routes"`
+		// Error is set in place of Catalog when no catalog can be made (RH16, RH17).
+		Error *ErrorBody `json:"error,omitempty"`
+	}
+	// Heartbeat goes both ways.
+	Heartbeat struct {
+		ClockMs int64 `json:"clockMs"`
+	}
+	// Offline is the last word of a host that leaves in good order.
+	Offline struct {
+		Reason string `json:"reason"`
+	}
+)
+
+// Messages of a gateway.
+type (
+	// Welcome answers Hello. Capabilities are those of the host's that the
+	// gateway takes up.
+	Welcome struct {
+		Protocol     string   `json:"protocol"`
+		Capabilities []string `json:"capabilities"`
+		HeartbeatMs  int64    `json:"heartbeatMs"`
+	}
+	// Attach binds an account to a scope and authorises one run in it (RH47).
+	Attach struct {
+		TargetRef   string `json:"targetRef"`
+		SessionID   string `json:"sessionId"`
+		AccountRef  string `json:"accountRef"`
+		RunID       string `json:"runId"`
+		WorkspaceID string `json:"workspaceId"`
+		// Cursor is the highest sequence number that the gateway holds durably.
+		Cursor uint64 `json:"cursor"`
+	}
+	// CommandMessage carries one command; Seq is per run and rises.
+	CommandMessage struct {
+		RunID   string          `json:"runId"`
+		Seq     uint64          `json:"seq"`
+		Command json.RawMessage `json:"command"`
+	}
+	// CursorMessage retires the envelopes up to Cursor (RH49).
+	CursorMessage struct {
+		RunID  string `json:"runId"`
+		Cursor uint64 `json:"cursor"`
+	}
+	// Detach ends an attachment; the scope keeps its state.
+	Detach struct {
+		RunID string `json:"runId"`
+	}
+	// CatalogRequest asks for the catalog (RH15).
+	CatalogRequest struct {
+		Challenge string `json:"challenge"`
+	}
+)
+
+// Statuses of an Ack. A chat command is never merely accepted (RH53).
+const (
+	AckApplied = "applied"
+	AckFailed  = "failed"
+)
+
+// Route is one model of one provider as people may choose it. It holds no key,
+// URL or path.
+type Route struct {
+	ModelProvider   string  `json:"modelProvider"`
+	ModelProviderID string  `json:"modelProviderId"`
+	DisplayName     string  `json:"displayName"`
+	Model           string  `json:"model"`
+	Family          string  `json:"family"`
+	Ready           bool    `json:"ready"`
+	Reason          string  `json:"reason,omitempty"`
+	AvailableAt     string  `json:"availableAt,omitempty"` // RFC 3339, while the route cools down
+	ImageInput      Support `json:"imageInput"`
+	OutputLimit     Support `json:"maxOutputTokens"`
+	Reasoning       Support `json:"reasoningEffort"`
+	// ReasoningLevels are canonical effort names, `off` left out.
+	ReasoningLevels []string `json:"reasoningEffortLevels"`
+	Default         bool     `json:"default"`
+}
+
+func (Hello) linkMessage()          {}
+func (Attached) linkMessage()       {}
+func (Refused) linkMessage()        {}
+func (Ack) linkMessage()            {}
+func (EventMessage) linkMessage()   {}
+func (Room) linkMessage()           {}
+func (CatalogMessage) linkMessage() {}
+func (Heartbeat) linkMessage()      {}
+func (Offline) linkMessage()        {}
+func (Welcome) linkMessage()        {}
+func (Attach) linkMessage()         {}
+func (CommandMessage) linkMessage() {}
+func (CursorMessage) linkMessage()  {}
+func (Detach) linkMessage()         {}
+func (CatalogRequest) linkMessage() {}
