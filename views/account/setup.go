@@ -1,0 +1,27 @@
+// Package account holds the pages of a person who is not logged in yet: the
+// first run of an installation, and the login.
+package account
+
+import "github.com/fairlead/fairlead/views"
+
+// SetupPage makes the first admin of an installation. It is reached once, by the
+// link that the program prints when it starts.
+//
+// The form posts the fields setup, name, email and password to Action.
+type SetupPage struct {
+	Site views.Site
+	// Action is the path that the form posts to, Base excluded.
+	Action string
+	// Token is the one-time token of the link, sent back as the field "setup".
+	Token string
+	// Name and Email are what was typed before, on a page shown again.
+	Name, Email string
+	// Errors says what is wrong with a field, by its name ("name", "email",
+	// "password").
+	Errors map[string]string
+	// Error says what is wrong with the whole.
+	Error string
+	// MinPassword is the least number of characters of a password; 0 leaves the
+	// hint out.
+	MinPassword int
+}

@@ -1,0 +1,143 @@
+// Package admin holds the dashboard: live tables of bindings, turns, catalog
+// routes and hosts.
+//
+// Each row is a component of its own with a stable element id, so that the
+// socket can patch it:
+//
+//	admin.patch {view: "turns", target: row.ElementID(),  op: "replace", html: row.View()}
+//	admin.patch {view: "turns", target: RowsID("turns"),  op: "append",  html: row.View()}
+//	admin.patch {view: "turns", target: row.ElementID(),  op: "remove"}
+//
+// Replacing a row that is not there appends it, appending one that is there
+// replaces it, and rows keep their order by themselves (newest first), so a
+// patch may come twice or late.
+package admin
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/views"
+)
+
+// Names of the tables, as admin.follow and admin.patch call them.
+const (
+	ViewBindings = "bindings"
+	ViewTurns    = "turns"
+	ViewRoutes   = "routes"
+	ViewHosts    = "hosts"
+)
+
+// RowsID is the element id of the rows of a view: the target of op "append".
+func RowsID(view string) string { return view + "-rows" }
+
+// Page is /admin.
+type Page struct {
+	Site       views.Site
+	Name, Org  string
+	SocketPath string // Base excluded
+	Bindings   []BindingRow
+	Turns      []TurnRow
+	Routes     []RouteRow
+	Hosts      []HostRow
+	// Limit is how many bindings and turns are shown at most; 0 leaves the note
+	// out.
+	Limit int
+}
+
+// BindingRow is one native conversation that a host keeps for a run.
+type BindingRow struct {
+	BindingID string
+	RunID     string
+	// HostName is where it lives, ThreadID the chat thread it serves ("" for a
+	// run of another control plane) and ThreadTitle its title.
+	HostName    string
+	ThreadID    string
+	ThreadTitle string
+	// Account is whose it is, as shown.
+	Account string
+	// VirtualThreadID is the id that the control plane knows.
+	VirtualThreadID string
+	// Provider, ProviderID and Model are the route it is pinned to for life.
+	Provider, ProviderID, Model string
+	// Turns counts its reservations, Unsettled those that have no end yet.
+	Turns, Unsettled int
+	// ProjectedSeq is how far its ledger has been projected; 0 where not known.
+	ProjectedSeq uint64
+	CreatedAt    time.Time
+	// UpdatedAt orders the table, newest first.
+	UpdatedAt time.Time
+}
+
+// ElementID is the id of the row's element.
+func (r BindingRow) ElementID() string { return "binding-" + r.BindingID }
+
+// TurnRow is one turn.
+type TurnRow struct {
+	TurnID string
+	// Status is the turn's on the wire; Reason, Error say why it is in it.
+	Status, Reason, Error string
+	ThreadID, ThreadTitle string
+	Account               string
+	Model                 string
+	HostName              string
+	// BindingID and Reservation (the native turn id) are "" until the host has
+	// reserved the turn.
+	BindingID, Reservation string
+	// Bytes is how much of the answer is published.
+	Bytes     int64
+	CreatedAt time.Time
+	// StartedAt and EndedAt are zero until it started and ended.
+	StartedAt, EndedAt time.Time
+	// DetailPath is the page of the turn, Base excluded; "" leaves the link out.
+	DetailPath string
+}
+
+// ElementID is the id of the row's element.
+func (r TurnRow) ElementID() string { return "turn-" + r.TurnID }
+
+// RouteRow is one catalog entry: a model that a provider of a host serves.
+type RouteRow struct {
+	HostID, HostName string
+	// Model is the public name; Provider is its display name; ProviderID and
+	// Family are the ids on the wire (modelProviderId, provider).
+	Model, Provider, ProviderID, Family string
+	// Credential is the state of the provider's key: configured, local, no_auth.
+	Credential string
+	Ready      bool
+	// Reason says why it is not ready; AvailableAt when it will be, zero if that
+	// is not known.
+	Reason      string
+	AvailableAt time.Time
+	Default     bool
+	// Capabilities are words such as "images", "reasoning: low, high", "output
+	// limit".
+	Capabilities []string
+}
+
+// ElementID is the id of the row's element.
+func (r RouteRow) ElementID() string {
+	return "route-" + r.HostID + "-" + r.ProviderID + "-" + r.Model
+}
+
+// HostRow is one relay host.
+type HostRow struct {
+	HostID, Name string
+	// TargetRef is what runs are addressed to.
+	TargetRef string
+	Embedded  bool
+	// State is online, offline, lost or draining.
+	State   string
+	Version string
+	// Inflight of Max parallel provider requests are taken.
+	Inflight, Max int
+	// OpenRuns counts the runs that the host still owes something.
+	OpenRuns     int
+	Capabilities []string
+	// Routes counts its catalog entries.
+	Routes int
+	// Since is when the state began, SeenAt when the host was last heard.
+	Since, SeenAt time.Time
+}
+
+// ElementID is the id of the row's element.
+func (r HostRow) ElementID() string { return "host-" + r.HostID }
