@@ -16,6 +16,12 @@ const (
 	domainCatalog  = "codewhale.runtime-chat-catalog.v1"
 	domainTarget   = "codewhale-remote-target:v2"
 	domainNativeOp = "runtime-turn-operation"
+
+	domainJournal        = "cwc-remote-control-journal.v2"
+	domainJournalSession = "cwc-remote-control-journal"
+	domainRecovery       = "codewhale.classic-recovery-turn.v1"
+	domainApproval       = "local-runtime:approval"
+	domainErrorItem      = "local-runtime:error"
 )
 
 const (
@@ -58,6 +64,31 @@ func CatalogEventID(runID, payloadFingerprint string) string {
 // TargetRef names a data folder by its absolute path without telling it.
 func TargetRef(absolutePath string) string {
 	return "target_" + joined(sepNUL, domainTarget, absolutePath)[:32]
+}
+
+// JournalScopeTag names the journal of (target, session): 32 hex digits.
+func JournalScopeTag(target, session string) string {
+	return joined(sepNUL, domainJournal, target, session)[:32]
+}
+
+// JournalSessionTag names the lease index of a session: 32 hex digits.
+func JournalSessionTag(session string) string {
+	return joined(sepNUL, domainJournalSession, session)[:32]
+}
+
+// RecoveryTurnID names the turn that recovery synthesises for a lease (RH63).
+func RecoveryTurnID(runID, leaseID string) string {
+	return "turn_recovered_" + joined(sepNUL, domainRecovery, runID, leaseID)[:24]
+}
+
+// ApprovalGateID names an approval without telling the tool call (RH55).
+func ApprovalGateID(toolCallID string) string {
+	return "local_approval_" + joined(sepNUL, domainApproval, toolCallID)[:24]
+}
+
+// ErrorItemID names the error item of a turn (RH64).
+func ErrorItemID(runID, turnID, code string) string {
+	return "local_item_" + joined(sepNUL, domainErrorItem, runID, turnID, code)[:24]
 }
 
 // NativeOperationFingerprint binds an operation key to a store and a thread

@@ -12,47 +12,47 @@ type LinkMessage interface{ linkMessage() }
 type (
 	// Hello opens a link.
 	Hello struct {
-		HostID       string   `json:"hostId"`
-		Name         string   `json:"name"`
-		Version      string   `json:"version"`
-		Protocols    []string `json:"protocols"`
-		Capabilities []string `json:"capabilities"`
+		HostID       string   `json:"hostId" validate:"required,relayid"`
+		Name         string   `json:"name" validate:"required,utf8,nonul,maxbytes=256"`
+		Version      string   `json:"version" validate:"required,maxbytes=64"`
+		Protocols    []string `json:"protocols" validate:"required,max=16,dive,required,maxbytes=64"`
+		Capabilities []string `json:"capabilities" validate:"present,max=64,dive,required,maxbytes=64"`
 		ClockMs      int64    `json:"clockMs"`
 	}
 	// Attached answers Attach: RuntimeCursor is the highest sequence number that
 	// the host knows to be acknowledged for the run.
 	Attached struct {
-		RunID         string `json:"runId"`
-		RuntimeCursor uint64 `json:"runtimeCursor"`
+		RunID         string `json:"runId" validate:"required,relayid"`
+		RuntimeCursor uint64 `json:"runtimeCursor" validate:"present,max=9007199254740991"`
 	}
 	// Refused answers Attach.
 	Refused struct {
-		RunID string     `json:"runId"`
-		Error *ErrorBody `json:"error"`
+		RunID string     `json:"runId" validate:"required,relayid"`
+		Error *ErrorBody `json:"error" validate:"required"`
 	}
 	// Ack answers CommandMessage. Status is AckApplied or AckFailed.
 	Ack struct {
-		RunID       string     `json:"runId"`
-		CommandSeq  uint64     `json:"commandSeq"`
-		CommandType string     `json:"commandType"`
-		Status      string     `json:"status"`
+		RunID       string     `json:"runId" validate:"required,relayid"`
+		CommandSeq  uint64     `json:"commandSeq" validate:"required,max=9007199254740991"`
+		CommandType string     `json:"commandType" validate:"required,maxbytes=64"`
+		Status      string     `json:"status" validate:"required,oneof=applied failed"`
 		TurnID      string     `json:"turnId,omitempty"`
 		Error       *ErrorBody `json:"error,omitempty"`
 	}
 	// EventMessage carries one envelope of a run.
 	EventMessage struct {
-		RunID    string   `json:"runId"`
+		RunID    string   `json:"runId" validate:"required,relayid"`
 		Envelope Envelope `json:"envelope"`
 	}
 	// Room says how many provider requests run and how many may.
 	Room struct {
-		Inflight int `json:"inflight"`
-		Max      int `json:"max"`
+		Inflight int `json:"inflight" validate:"present,min=0"`
+		Max      int `json:"max" validate:"present,min=0"`
 	}
 	// CatalogMessage answers CatalogRequest, and is sent again unasked, with the
 	// last challenge, when a route's readiness changes.
 	CatalogMessage struct {
-		Challenge string  `json:"challenge"`
+		Challenge string  `json:"challenge" validate:"required,challenge"`
 		Catalog   Catalog `json:"catalog"`
 		// Routes holds every configured route, ready or not, in configured order.
 		Routes []Route `json:"routes"`
@@ -74,38 +74,38 @@ type (
 	// Welcome answers Hello. Capabilities are those of the host's that the
 	// gateway takes up.
 	Welcome struct {
-		Protocol     string   `json:"protocol"`
-		Capabilities []string `json:"capabilities"`
-		HeartbeatMs  int64    `json:"heartbeatMs"`
+		Protocol     string   `json:"protocol" validate:"required,maxbytes=64"`
+		Capabilities []string `json:"capabilities" validate:"present,max=64,dive,required,maxbytes=64"`
+		HeartbeatMs  int64    `json:"heartbeatMs" validate:"required,min=1"`
 	}
 	// Attach binds an account to a scope and authorises one run in it (RH47).
 	Attach struct {
-		TargetRef   string `json:"targetRef"`
-		SessionID   string `json:"sessionId"`
-		AccountRef  string `json:"accountRef"`
-		RunID       string `json:"runId"`
-		WorkspaceID string `json:"workspaceId"`
+		TargetRef   string `json:"targetRef" validate:"required,owner"`
+		SessionID   string `json:"sessionId" validate:"required,owner"`
+		AccountRef  string `json:"accountRef" validate:"required,owner"`
+		RunID       string `json:"runId" validate:"required,relayid"`
+		WorkspaceID string `json:"workspaceId" validate:"required,relayid"`
 		// Cursor is the highest sequence number that the gateway holds durably.
-		Cursor uint64 `json:"cursor"`
+		Cursor uint64 `json:"cursor" validate:"present,max=9007199254740991"`
 	}
 	// CommandMessage carries one command; Seq is per run and rises.
 	CommandMessage struct {
-		RunID   string          `json:"runId"`
-		Seq     uint64          `json:"seq"`
-		Command json.RawMessage `json:"command"`
+		RunID   string          `json:"runId" validate:"required,relayid"`
+		Seq     uint64          `json:"seq" validate:"required,max=9007199254740991"`
+		Command json.RawMessage `json:"command" validate:"required"`
 	}
 	// CursorMessage retires the envelopes up to Cursor (RH49).
 	CursorMessage struct {
-		RunID  string `json:"runId"`
-		Cursor uint64 `json:"cursor"`
+		RunID  string `json:"runId" validate:"required,relayid"`
+		Cursor uint64 `json:"cursor" validate:"present,max=9007199254740991"`
 	}
 	// Detach ends an attachment; the scope keeps its state.
 	Detach struct {
-		RunID string `json:"runId"`
+		RunID string `json:"runId" validate:"required,relayid"`
 	}
 	// CatalogRequest asks for the catalog (RH15).
 	CatalogRequest struct {
-		Challenge string `json:"challenge"`
+		Challenge string `json:"challenge" validate:"required,challenge"`
 	}
 )
 
