@@ -1,0 +1,118 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// maxStatements bounds the prepared statements of a connection. The program has
+// fewer; a query text built from data would otherwise grow without end.
+const maxStatements = 512
+
+// conn is one database connection with its prepared statements. It is used by
+// one goroutine at a time.
+type conn struct {
+	pool    *sql.DB
+	dialect Dialect
+
+	c     *sql.Conn // nil until it is needed
+	stmts map[string]*sql.Stmt
+}
+
+// open connects if the connection is not there and checks what it must promise.
+func (c *conn) open(ctx context.Context) error {
+	if c.c != nil {
+		return nil
+	}
+	sc, err := c.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.dialect.verify(ctx, sc); err != nil {
+		return errors.Join(err, sc.Close())
+	}
+	c.c, c.stmts = sc, make(map[string]*sql.Stmt)
+	return nil
+}
+
+// close gives the connection up; the next use opens another.
+func (c *conn) close() error {
+	if c.c == nil {
+		return nil
+	}
+	err := errors.Join(c.dropStatements(), c.c.Close())
+	c.c = nil
+	return err
+}
+
+func (c *conn) dropStatements() error {
+	var errs []error
+	for _, s := range c.stmts {
+		errs = append(errs, s.Close())
+	}
+	c.stmts = make(map[string]*sql.Stmt)
+	return errors.Join(errs...)
+}
+
+func (c *conn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := c.stmts[query]; ok {
+		return s, nil
+	}
+	if len(c.stmts) >= maxStatements {
+		if err := c.dropStatements(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := c.c.PrepareContext(ctx, c.dialect.Rebind(query))
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[query] = s
+	return s, nil
+}
+
+// exec runs a statement without arguments.
+func (c *conn) exec(ctx context.Context, query string) error {
+	s, err := c.stmt(ctx, query)
+	if err != nil {
+		return err
+	}
+	_, err = s.ExecContext(ctx)
+	return err
+}
+
+// View runs fn in one read snapshot. It waits for a free reader until ctx ends;
+// ctx also ends the statements of fn that are given it. Errors of fn are
+// returned as they are.
+func (db *DB) View(ctx context.Context, fn func(*Tx) error) (err error) {
+	var r *conn
+	select {
+	case <-db.closing:
+		return ErrClosed
+	default:
+	}
+	select {
+	case r = <-db.readers:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-db.closing:
+		return ErrClosed
+	}
+	defer func() { db.readers <- r }()
+	if err := r.open(ctx); err != nil {
+		return fmt.Errorf("sqldb: reader: %w", err)
+	}
+	bg := context.WithoutCancel(ctx)
+	if err := r.exec(bg, "BEGIN"); err != nil {
+		return errors.Join(fmt.Errorf("sqldb: begin view: %w", err), r.close())
+	}
+	// A deferred rollback also ends the snapshot of a fn that panics.
+	defer func() {
+		if rerr := r.exec(bg, "ROLLBACK"); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("sqldb: end view: %w", rerr), r.close())
+		}
+	}()
+	return fn(&Tx{conn: r})
+}

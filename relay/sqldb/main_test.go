@@ -1,0 +1,79 @@
+package sqldb_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/fairlead/fairlead/relay/sqldb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// eachDriver runs a test on the driver that ships and on the fallback.
+func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	for _, driver := range []string{"sqlite3", "sqlite"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver)
+		})
+	}
+}
+
+func schema() fstest.MapFS {
+	return fstest.MapFS{"0001_rows.sql": {Data: []byte(`-- +goose Up
+CREATE TABLE parent (id INTEGER PRIMARY KEY);
+CREATE TABLE rows (
+	producer INTEGER NOT NULL,
+	n        INTEGER NOT NULL,
+	body     TEXT    NOT NULL DEFAULT '',
+	parent   INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED,
+	PRIMARY KEY (producer, n)
+);
+`)}}
+}
+
+func newPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "host.db")
+}
+
+func openAt(t testing.TB, path, driver string) *sqldb.DB {
+	t.Helper()
+	db, err := sqldb.Open(context.Background(), sqldb.Options{Path: path, Driver: driver})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	if err := db.Migrate(context.Background(), schema()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func insert(ctx context.Context, db *sqldb.DB, producer, n int) error {
+	return db.Update(ctx, func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO rows (producer, n) VALUES (?, ?)", producer, n)
+		return err
+	})
+}
+
+func count(t testing.TB, db *sqldb.DB) (n int) {
+	t.Helper()
+	err := db.View(context.Background(), func(tx *sqldb.Tx) error {
+		return tx.QueryRow(context.Background(), "SELECT count(*) FROM rows").Scan(&n)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
