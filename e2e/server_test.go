@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const startLimit = 30 * time.Second
+
+// install is one data folder with its settings; it can be served, killed and
+// served again.
+type install struct {
+	t      *testing.T
+	dir    string
+	config string
+	env    []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{}
+	url    string
+	output bytes.Buffer
+}
+
+// model is a row of the settings: upstream as the provider names it.
+type model struct{ id, upstream string }
+
+// route is a provider of the settings.
+type route struct {
+	id, api, baseURL string
+	models           []model
+}
+
+// newInstall writes settings with one chat-completions provider at providerURL.
+func newInstall(t *testing.T, providerURL string, models ...model) *install {
+	t.Helper()
+	return installWith(t, route{"fake", "openai-chat", providerURL + "/v1", models})
+}
+
+func installWith(t *testing.T, routes ...route) *install {
+	t.Helper()
+	in := &install{t: t, dir: t.TempDir(), env: append(os.Environ(), "E2E_KEY="+providerKey)}
+	in.config = filepath.Join(in.dir, "fairlead.yaml")
+	var b strings.Builder
+	fmt.Fprintf(&b, "data_dir: %s\nlisten: 127.0.0.1:0\nhost:\n  providers:\n", filepath.Join(in.dir, "data"))
+	for _, r := range routes {
+		fmt.Fprintf(&b, "    - id: %s\n      key: %s\n      name: Scripted\n      api: %s\n      base_url: %s\n      api_key_env: E2E_KEY\n      models:\n",
+			r.id, r.id, r.api, r.baseURL)
+		for _, m := range r.models {
+			fmt.Fprintf(&b, "        - {id: %s, upstream: %q, family: fake, max_output_tokens: supported}\n", m.id, m.upstream)
+		}
+	}
+	if err := os.WriteFile(in.config, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(in.kill)
+	return in
+}
+
+var listening = regexp.MustCompile(`listening on (http://\S+)`)
+
+// start serves the folder and waits until it listens.
+func (in *install) start() {
+	in.t.Helper()
+	cmd := exec.Command(binary, "serve", "--config", in.config)
+	cmd.Env = in.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, in2 := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in2, in2
+	if err := cmd.Start(); err != nil {
+		in.t.Fatal(err)
+	}
+	exited, found := make(chan struct{}), make(chan string, 1)
+	go in.read(out, found)
+	go func() {
+		_ = cmd.Wait()
+		_ = in2.Close()
+		close(exited)
+	}()
+	in.mu.Lock()
+	in.cmd, in.exited = cmd, exited
+	in.mu.Unlock()
+	select {
+	case in.url = <-found:
+	case <-exited:
+		in.t.Fatalf("the program ended instead of serving:\n%s", in.log())
+	case <-time.After(startLimit):
+		in.t.Fatalf("the program did not listen within %s:\n%s", startLimit, in.log())
+	}
+}
+
+func (in *install) read(out io.Reader, found chan<- string) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		in.mu.Lock()
+		in.output.Write(append(lines.Bytes(), '\n'))
+		in.mu.Unlock()
+		if m := listening.FindSubmatch(lines.Bytes()); m != nil {
+			select {
+			case found <- strings.TrimSuffix(string(m[1]), "/"):
+			default:
+			}
+		}
+	}
+}
+
+// log is everything that the program has printed, over all its lives.
+func (in *install) log() string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.output.String()
+}
+
+// kill ends the program with SIGKILL, in the middle of whatever it does.
+func (in *install) kill() { in.signal(syscall.SIGKILL) }
+
+// stop ends the program in good order.
+func (in *install) stop() { in.signal(syscall.SIGTERM) }
+
+func (in *install) signal(s syscall.Signal) {
+	in.mu.Lock()
+	cmd, exited := in.cmd, in.exited
+	in.cmd = nil
+	in.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Signal(s)
+	<-exited
+}
+
+// command runs another command of the program on the same folder.
+func (in *install) command(stdin string, args ...string) string {
+	in.t.Helper()
+	ctx, cancel := context.WithTimeout(in.t.Context(), startLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, append(args, "--config", in.config)...)
+	cmd.Env = in.env
+	cmd.Stdin = strings.NewReader(stdin)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		in.t.Fatalf("%v: %v\n%s", args, err, errs.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// user makes an account and gives a token with the chat scope.
+func (in *install) user(email string) string {
+	in.t.Helper()
+	in.command("a long enough password\n", "admin", "user", "create", "--email", email, "--role", "member", "--password-stdin")
+	return in.command("", "admin", "token", "create", "--email", email, "--scopes", "chat", "--ttl", "24h")
+}
+
+func (in *install) get(path string) (int, string) {
+	in.t.Helper()
+	req, err := http.NewRequestWithContext(in.t.Context(), http.MethodGet, in.url+path, nil)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
