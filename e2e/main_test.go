@@ -15,6 +15,9 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if kind := os.Getenv(pumpKind); kind != "" {
+		os.Exit(servePump(kind))
+	}
 	os.Exit(run(m))
 }
 

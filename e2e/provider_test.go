@@ -31,7 +31,7 @@ type provider struct {
 	gone  map[string]time.Time // when a client left an unfinished answer
 }
 
-func newProvider(t *testing.T) *provider {
+func newProvider(t testing.TB) *provider {
 	t.Helper()
 	p := &provider{calls: map[string]int{}, gone: map[string]time.Time{}}
 	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
@@ -126,9 +126,14 @@ func (p *provider) stream(w http.ResponseWriter, r *http.Request, source string,
 		<-r.Context().Done()
 		return false
 	}
-	n, _ := strconv.Atoi(strings.TrimPrefix(source, "count:"))
+	kind, count, _ := strings.Cut(source, ":")
+	n, _ := strconv.Atoi(count)
 	for i := range n {
-		chunk(strconv.Itoa(i)+" ", "null")
+		word := strconv.Itoa(i)
+		if kind == "stamp" {
+			word = strconv.FormatInt(time.Now().UnixNano(), 10)
+		}
+		chunk(word+" ", "null")
 		select {
 		case <-r.Context().Done():
 			return false

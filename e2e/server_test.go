@@ -23,7 +23,7 @@ const startLimit = 30 * time.Second
 // install is one data folder with its settings; it can be served, killed and
 // served again.
 type install struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	config string
 	env    []string
@@ -45,12 +45,12 @@ type route struct {
 }
 
 // newInstall writes settings with one chat-completions provider at providerURL.
-func newInstall(t *testing.T, providerURL string, models ...model) *install {
+func newInstall(t testing.TB, providerURL string, models ...model) *install {
 	t.Helper()
 	return installWith(t, route{"fake", "openai-chat", providerURL + "/v1", models})
 }
 
-func installWith(t *testing.T, routes ...route) *install {
+func installWith(t testing.TB, routes ...route) *install {
 	t.Helper()
 	in := &install{t: t, dir: t.TempDir(), env: append(os.Environ(), "E2E_KEY="+providerKey)}
 	in.config = filepath.Join(in.dir, "fairlead.yaml")

@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// TestDocs_CommandsWork runs every command that README and docs show: those of
+// the program against a folder of their own; of make the target must exist.
+func TestDocs_CommandsWork(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, file := range append(files, "../README.md") {
+		in := newInstall(t, "http://127.0.0.1:1", model{"m", "m"})
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(block[1]) {
+				command, _, _ := strings.Cut(line, "#")
+				if fields := strings.Fields(command); len(fields) > 0 {
+					seen++
+					try(t, in, file, fields)
+				}
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("found %d commands only", seen)
+	}
+}
+
+func try(t *testing.T, in *install, file string, fields []string) {
+	t.Helper()
+	switch fields[0] {
+	case "make":
+		if out, err := exec.CommandContext(t.Context(), "make", append([]string{"-C", "..", "-n"}, fields[1:]...)...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %v\n%s", file, fields, err, out)
+		}
+	case "bin/fairlead", "fairlead":
+		if fields[1] == "serve" {
+			in.start()
+			in.stop()
+			return
+		}
+		in.command("a long enough password\n", fields[1:]...)
+	default:
+		t.Errorf("%s: nobody tries %q", file, strings.Join(fields, " "))
+	}
+}
