@@ -5,11 +5,13 @@ import "encoding/json"
 // SendRequest is message.send without its frame (protocol.md §2). ClientEventID
 // is the id of the stored event and the idempotency key.
 type SendRequest struct {
-	AgentID        string      `json:"agentId,omitempty" validate:"omitempty,uuid"`
-	ThreadID       string      `json:"threadId,omitempty" validate:"omitempty,uuid"`
-	ClientThreadID string      `json:"clientThreadId,omitempty" validate:"omitempty,uuid"`
-	ClientEventID  string      `json:"clientEventId" validate:"required,uuid"`
-	UserMessage    UserMessage `json:"userMessage" validate:"required"`
+	AgentID        string `json:"agentId,omitempty" validate:"omitempty,uuid"`
+	ThreadID       string `json:"threadId,omitempty" validate:"omitempty,uuid"`
+	ClientThreadID string `json:"clientThreadId,omitempty" validate:"omitempty,uuid"`
+	ClientEventID  string `json:"clientEventId" validate:"required,uuid"`
+	// UserMessage is checked by the service, after the look-up of ClientEventID:
+	// a retry may leave it out (CG69).
+	UserMessage    UserMessage `json:"userMessage" validate:"-"`
 	Mode           Mode        `json:"mode,omitempty" validate:"omitempty,oneof=auto queue interrupt"`
 	Model          string      `json:"model,omitempty" validate:"omitempty,max=256"`
 	Options        *Options    `json:"options,omitempty" validate:"omitempty"`
@@ -56,6 +58,44 @@ type CreateThreadRequest struct {
 	Model          string `json:"model,omitempty" validate:"omitempty,max=256"`
 }
 
+// RenameThreadRequest is thread.rename.
+type RenameThreadRequest struct {
+	ThreadID string `json:"threadId" validate:"required,uuid"`
+	Title    string `json:"title" validate:"required,max=200"`
+}
+
+// DeleteThreadRequest is thread.delete.
+type DeleteThreadRequest struct {
+	ThreadID string `json:"threadId" validate:"required,uuid"`
+}
+
+// MarkReadRequest is thread.read.
+type MarkReadRequest struct {
+	ThreadID string `json:"threadId" validate:"required,uuid"`
+	Seq      int64  `json:"seq" validate:"min=0"`
+}
+
+// SetModelRequest is thread.model; a null model goes back to the default.
+type SetModelRequest struct {
+	ThreadID string  `json:"threadId" validate:"required,uuid"`
+	Model    *string `json:"model" validate:"omitempty,min=1,max=256"`
+}
+
+// FollowRequest is threads.follow; without SinceSeq it begins at the end.
+type FollowRequest struct {
+	SinceSeq *int64 `json:"sinceSeq,omitempty" validate:"omitempty,min=0"`
+}
+
+// TurnRequest is turn.get.
+type TurnRequest struct {
+	TurnID string `json:"turnId" validate:"required,uuid"`
+}
+
+// CreateThreadReply answers thread.create.
+type CreateThreadReply struct {
+	ThreadID string `json:"threadId"`
+}
+
 // OpenRequest is thread.open (protocol.md §2.2, "Opening and paging").
 type OpenRequest struct {
 	ThreadID string      `json:"threadId" validate:"required,uuid"`
@@ -80,6 +120,14 @@ type OpenReply struct {
 	LatestSeq int64     `json:"latestSeq"`
 	More      bool      `json:"more"`
 	Turn      *LiveTurn `json:"turn,omitempty"`
+	// Then are pushes that must follow the reply at once, before any other of the
+	// subscription: text and blocks of the running turn that did not fit into it.
+	// Turn.Next is where the reply ends, ThenNext where these do.
+	Then []Push `json:"-"`
+	// ThenNext is the offset at which the subscription's own turn.delta begin;
+	// BlocksTo that of its turn.block.
+	ThenNext int64 `json:"-"`
+	BlocksTo int64 `json:"-"`
 }
 
 // ListRequest is threads.list, newest updatedAt first. Cursor is opaque.

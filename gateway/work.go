@@ -30,14 +30,19 @@ type Ledger interface {
 	// durably, before it returns: from then on a cancel must go through the host.
 	Work(ctx context.Context, runID string) (RunWork, error)
 	// Ack records a host's answer. A retryable failure leaves the command to be
-	// offered again; another failure ends its turn with the code.
+	// offered again: ask Work before it is sent again, since it may have been
+	// dropped meanwhile. Another failure ends its turn with the code.
 	Ack(ctx context.Context, ack wire.Ack) error
 	// Intake takes envelopes of a run in order. Deltas are published before it
 	// returns, all of it is durable when durable is called with the cursor that
 	// the host may retire; what is known already is dropped.
 	Intake(ctx context.Context, runID string, batch []wire.Envelope, durable func(cursor uint64)) error
 	// Waiting tells why a pending turn of the run is not running yet
-	// (turn.state.reason: host_offline, no_room, route_cooling); "" clears it.
+	// (turn.state.reason: host_offline, no_room, route_cooling); "" clears it. It
+	// is also called with host_offline for every open run when its host's link
+	// ends, and with "" when the run is attached again: a turn whose host stays
+	// away for too long is timed out (SQ37). With host_offline, retryAt is when
+	// the host was last heard, if that is known.
 	Waiting(ctx context.Context, runID, reason string, retryAt time.Time)
 	// Refused ends the pending turns of a run whose host refused to attach it.
 	Refused(ctx context.Context, runID string, cause *wire.ErrorBody) error
@@ -53,6 +58,9 @@ type Dispatcher interface {
 type Route struct {
 	HostID    string
 	TargetRef string
+	// Capabilities are those that the host's link negotiated. Nil means all that
+	// this gateway takes up, as the embedded host has them.
+	Capabilities []string
 	wire.Route
 }
 
@@ -62,6 +70,7 @@ type Routes interface {
 	Models(ctx context.Context, actor Actor) ([]Model, error)
 	// Resolve gives the first ready route that offers the name, or the default
 	// for "". Errors: model_unknown; route_unavailable if none of them is ready;
-	// no_host if no host is configured.
+	// no_host if no host is configured. A route whose host is offline for the
+	// moment still resolves: its turn waits.
 	Resolve(ctx context.Context, actor Actor, model string) (Route, error)
 }

@@ -1,0 +1,75 @@
+package gateway
+
+import "github.com/fairlead/fairlead/relay/wire"
+
+// Page selects a part of a read-out: Limit rows (0 = 50, at most 200) after
+// Offset. Status keeps only turns in that state; ThreadID and TurnID only what
+// belongs to it.
+type Page struct {
+	Offset   int        `json:"offset,omitempty" validate:"min=0"`
+	Limit    int        `json:"limit,omitempty" validate:"min=0,max=200"`
+	Status   TurnStatus `json:"status,omitempty"`
+	ThreadID string     `json:"threadId,omitempty" validate:"omitempty,uuid"`
+	TurnID   string     `json:"turnId,omitempty" validate:"omitempty,uuid"`
+}
+
+// Rows is one page of a read-out; More tells that another follows.
+type Rows[T any] struct {
+	Rows []T  `json:"rows"`
+	More bool `json:"more"`
+}
+
+// AdminBinding is a native conversation with the turn reservations made in it.
+// It holds no text that a person wrote.
+type AdminBinding struct {
+	BindingID       string `json:"bindingId"`
+	RunID           string `json:"runId"`
+	ThreadID        string `json:"threadId"`
+	AccountID       string `json:"accountId"`
+	HostID          string `json:"hostId"`
+	ModelProvider   string `json:"modelProvider"`
+	ModelProviderID string `json:"modelProviderId"`
+	Model           string `json:"model"`
+	VirtualThreadID string `json:"virtualThreadId"`
+	ContinueFrom    string `json:"continueFrom,omitempty"`
+	Applied         bool   `json:"applied"`
+	Turns           int    `json:"turns"`
+	// Unsettled counts its turns whose end the host still owes.
+	Unsettled int  `json:"unsettled"`
+	CreatedAt Time `json:"createdAt"`
+}
+
+// AdminTurn is a turn without its text.
+type AdminTurn struct {
+	TurnID        string     `json:"turnId"`
+	ThreadID      string     `json:"threadId"`
+	AccountID     string     `json:"accountId"`
+	HostID        string     `json:"hostId,omitempty"`
+	RunID         string     `json:"runId,omitempty"`
+	BindingID     string     `json:"bindingId,omitempty"`
+	VirtualTurnID string     `json:"virtualTurnId,omitempty"`
+	Status        TurnStatus `json:"status"`
+	Reason        string     `json:"reason,omitempty"`
+	Error         wire.Code  `json:"error,omitempty"`
+	Recovering    bool       `json:"recovering"`
+	Model         string     `json:"model"`
+	Route         string     `json:"route"`
+	// Command is the state of the prompt's command: pending, sent, acked, …
+	Command   CommandState `json:"command,omitempty"`
+	InputID   string       `json:"inputEventId"`
+	CreatedAt Time         `json:"createdAt"`
+	StartedAt *Time        `json:"startedAt,omitempty"`
+	EndedAt   *Time        `json:"endedAt,omitempty"`
+}
+
+// AdminQueueItem is a waiting message without its text. Position counts from 1
+// within the thread.
+type AdminQueueItem struct {
+	EventID   string `json:"eventId"`
+	OriginID  string `json:"originId"`
+	ThreadID  string `json:"threadId"`
+	AccountID string `json:"accountId"`
+	Mode      Mode   `json:"mode"`
+	Position  int    `json:"position"`
+	CreatedAt Time   `json:"createdAt"`
+}

@@ -1,0 +1,62 @@
+// Package gatewaysql is the gateway's store in SQL. It owns the one database of
+// the account side: 0001_accounts.sql holds who may do what, 0002_chat.sql the
+// threads, their event logs, the queue and the turns.
+//
+// All writing goes through the single writer of relay/sqldb. The state machines
+// are not here: a method does what its name says to rows, in the transaction of
+// its caller, and the schema refuses what must never be (two turns at once in a
+// thread, a turn without an input, an event twice). There is one set of queries:
+// they avoid what SQLite alone understands, so that another dialect can run them.
+// Moments are stored as integer milliseconds.
+package gatewaysql
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/fairlead/fairlead/relay/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Options say how the store is opened.
+type Options struct {
+	// Path is the database file; it is made if it is missing.
+	Path string
+	// Driver is that of sqldb.Options; "" means the default.
+	Driver string
+	// Logger gets what no caller can be told; nil discards it.
+	Logger *slog.Logger
+}
+
+// Store is the open database. Its methods are safe for concurrent use.
+type Store struct {
+	db *sqldb.DB
+}
+
+// Open opens the database, makes it if it is missing and migrates it.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	db, err := sqldb.Open(ctx, sqldb.Options{Path: o.Path, Driver: o.Driver, Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("open the gateway's store: %w", err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = db.Migrate(ctx, files)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the gateway's store: %w", err), db.Close())
+	}
+	return &Store{db: db}, nil
+}
+
+// Close lets queued writes finish and closes the database.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Path is the absolute path of the database file.
+func (s *Store) Path() string { return s.db.Path() }
