@@ -54,9 +54,9 @@ func notCommitted(err error) bool {
 // extendedCode is SQLite's extended result code in err's chain, of either
 // driver, or 0.
 func extendedCode(err error) int {
-	var nc *sqlite3.Error
+	var nc sqlite3.ExtendedErrorCode
 	if errors.As(err, &nc) {
-		return int(nc.ExtendedCode())
+		return int(nc)
 	}
 	var mod interface{ Code() int }
 	if errors.As(err, &mod) {

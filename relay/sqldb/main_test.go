@@ -2,6 +2,8 @@ package sqldb_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/fstest"
@@ -12,7 +14,15 @@ import (
 	"github.com/fairlead/fairlead/relay/sqldb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashEnv); path != "" {
+		if err := crashChild(path); err != nil {
+			fmt.Println("error", err)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // eachDriver runs a test on the driver that ships and on the fallback.
 func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
