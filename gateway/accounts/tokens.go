@@ -1,0 +1,131 @@
+package accounts
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/gateway"
+)
+
+// NewToken describes a token to create.
+type NewToken struct {
+	// AccountID is the account that the token acts for, in the actor's org.
+	AccountID string
+	Name      string
+	Scopes    []gateway.Scope
+	// TTL is how long it is valid; 0 is until it is revoked.
+	TTL time.Duration
+}
+
+// Token is a token as it is listed.
+type Token struct {
+	ID        string
+	AccountID string
+	Name      string
+	Scopes    []gateway.Scope
+	CreatedAt time.Time
+	UsedAt    time.Time // to about a minute; zero: never
+	ExpiresAt time.Time // zero: never
+}
+
+// CreateToken creates a token and gives its secret, which is not to be had
+// again. It needs the admin scope. Errors: forbidden; not_found for the account;
+// bad_request with Fields.
+func (s *Service) CreateToken(ctx context.Context, actor gateway.Actor, req NewToken) (secret string, token Token, err error) {
+	if err := requireAdmin(actor); err != nil {
+		return "", Token{}, err
+	}
+	acc, err := s.store.AccountByID(ctx, actor.OrgID, req.AccountID)
+	if err != nil {
+		return "", Token{}, err
+	}
+	if err := checkToken(req, acc.Role); err != nil {
+		return "", Token{}, err
+	}
+	now := s.now()
+	secret = newSecret(tokenPrefix)
+	c := gateway.Credential{
+		ID: newID(), Kind: gateway.CredentialToken, AccountID: acc.ID, SecretHash: hashSecret(secret),
+		Name: strings.TrimSpace(req.Name), Scopes: req.Scopes, CreatedAt: now,
+	}
+	if req.TTL > 0 {
+		c.ExpiresAt = now.Add(req.TTL)
+	}
+	audit := s.actorEntry(gateway.AuditTokenCreated, actor, c.ID)
+	audit.OrgID = acc.OrgID
+	if err := s.store.StartCredential(ctx, c, "", audit); err != nil {
+		return "", Token{}, err
+	}
+	return secret, newTokenView(c), nil
+}
+
+func checkToken(req NewToken, role gateway.Role) error {
+	var faults faultList
+	name := strings.TrimSpace(req.Name)
+	switch {
+	case name == "":
+		faults.add("name", "required", "Give the token a name.")
+	case utf8.RuneCountInString(name) > MaxNameRunes:
+		faults.add("name", "max", "The name may have at most 100 characters.")
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		faults.add("name", "utf8", "The name contains characters that cannot be shown.")
+	}
+	if len(req.Scopes) == 0 {
+		faults.add("scopes", "required", "Choose at least one scope.")
+	}
+	for _, scope := range req.Scopes {
+		if scope != gateway.ScopeChat && scope != gateway.ScopeAdmin {
+			faults.add("scopes", "enum", "The scopes are chat and admin.")
+		} else if scope == gateway.ScopeAdmin && role != gateway.RoleAdmin {
+			faults.add("scopes", "enum", "Only an admin's token can have the scope admin.")
+		}
+	}
+	if req.TTL < 0 {
+		faults.add("ttl", "min", "The lifetime cannot be negative.")
+	}
+	return faults.err()
+}
+
+// Tokens lists the tokens of the actor's org that stand, newest first; those of
+// all orgs for an operator. It needs the admin scope.
+func (s *Service) Tokens(ctx context.Context, actor gateway.Actor) ([]Token, error) {
+	if err := requireAdmin(actor); err != nil {
+		return nil, err
+	}
+	rows, err := s.store.Credentials(ctx, actor.OrgID, gateway.CredentialToken)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	tokens := make([]Token, 0, len(rows))
+	for _, c := range rows {
+		if s.stands(c, now) {
+			tokens = append(tokens, newTokenView(c))
+		}
+	}
+	return tokens, nil
+}
+
+func newTokenView(c gateway.Credential) Token {
+	return Token{
+		ID: c.ID, AccountID: c.AccountID, Name: c.Name, Scopes: c.Scopes,
+		CreatedAt: c.CreatedAt, UsedAt: c.SeenAt, ExpiresAt: c.ExpiresAt,
+	}
+}
+
+// Revoke ends a token or session of the actor's org by its id and closes its
+// sockets. It needs the admin scope. Errors: forbidden, not_found.
+func (s *Service) Revoke(ctx context.Context, actor gateway.Actor, credentialID string) error {
+	if err := requireAdmin(actor); err != nil {
+		return err
+	}
+	audit := s.actorEntry(gateway.AuditRevoked, actor, credentialID)
+	if err := s.store.EndCredential(ctx, actor.OrgID, credentialID, audit); err != nil {
+		return err
+	}
+	s.publishEnd(credentialID)
+	return nil
+}

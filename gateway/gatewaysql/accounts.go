@@ -1,0 +1,201 @@
+package gatewaysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/relay/sqldb"
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// Accounts is the store of package accounts: orgs, accounts, credentials, the
+// setup link and the audit log (migration 0001). Every change is one update,
+// with its audit row in the same transaction.
+type Accounts struct{ db *sqldb.DB }
+
+// NewAccounts gives the accounts of a migrated database.
+func NewAccounts(db *sqldb.DB) *Accounts { return &Accounts{db: db} }
+
+const accountColumns = `a.id, a.org_id, a.email, a.name, a.role, a.password_hash, a.created_at`
+
+// scanner is a row of either kind.
+type scanner interface{ Scan(dest ...any) error }
+
+func scanAccount(row scanner) (gateway.StoredAccount, error) {
+	var acc gateway.StoredAccount
+	var created int64
+	err := row.Scan(&acc.ID, &acc.OrgID, &acc.Email, &acc.Name, &acc.Role, &acc.PasswordHash, &created)
+	acc.CreatedAt = fromMillis(created)
+	return acc, err
+}
+
+// AccountByEmail finds an account by its normalised email.
+func (s *Accounts) AccountByEmail(ctx context.Context, email string) (gateway.StoredAccount, error) {
+	return s.oneAccount(ctx, `SELECT `+accountColumns+` FROM accounts a WHERE a.email = ?`, email)
+}
+
+// AccountByID finds an account in one org, or everywhere for "".
+func (s *Accounts) AccountByID(ctx context.Context, orgID, id string) (gateway.StoredAccount, error) {
+	return s.oneAccount(ctx,
+		`SELECT `+accountColumns+` FROM accounts a WHERE a.id = ? AND (? = '' OR a.org_id = ?)`, id, orgID, orgID)
+}
+
+func (s *Accounts) oneAccount(ctx context.Context, query string, args ...any) (gateway.StoredAccount, error) {
+	var acc gateway.StoredAccount
+	err := s.db.View(ctx, func(tx *sqldb.Tx) (err error) {
+		acc, err = scanAccount(tx.QueryRow(ctx, query, args...))
+		return missing(err, "account")
+	})
+	return acc, err
+}
+
+// Accounts lists an org, or all for "", oldest first.
+func (s *Accounts) Accounts(ctx context.Context, orgID string) ([]gateway.StoredAccount, error) {
+	var list []gateway.StoredAccount
+	err := s.db.View(ctx, func(tx *sqldb.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT `+accountColumns+` FROM accounts a
+			WHERE ? = '' OR a.org_id = ? ORDER BY a.created_at, a.id`, orgID, orgID)
+		if err != nil {
+			return err
+		}
+		list, err = collect(rows, scanAccount)
+		return err
+	})
+	return list, err
+}
+
+// CreateAccount stores an account in the org it names, else in the one named
+// wanted, else in the first one; see accounts.Store.
+func (s *Accounts) CreateAccount(ctx context.Context, acc gateway.StoredAccount, wanted string, fresh gateway.Org, audit gateway.AuditEntry) (gateway.Account, error) {
+	err := s.db.Update(ctx, func(tx *sqldb.Tx) (err error) {
+		if acc.OrgID == "" {
+			if acc.OrgID, err = joinOrg(ctx, tx, wanted, fresh); err != nil {
+				return err
+			}
+		}
+		if err := insertAccount(ctx, tx, acc); err != nil {
+			return err
+		}
+		if acc.Role == gateway.RoleAdmin {
+			if _, err := tx.Exec(ctx, `DELETE FROM setup_links`); err != nil {
+				return err
+			}
+		}
+		audit.OrgID = acc.OrgID
+		return insertAudit(ctx, tx, audit)
+	})
+	return acc.Account, err
+}
+
+// joinOrg gives the id of the org named wanted, or of the first one for "". Where
+// no org exists it creates fresh.
+func joinOrg(ctx context.Context, tx *sqldb.Tx, wanted string, fresh gateway.Org) (id string, err error) {
+	err = tx.QueryRow(ctx, `SELECT id FROM orgs WHERE ? = '' OR name = ? ORDER BY created_at, id LIMIT 1`,
+		wanted, wanted).Scan(&id)
+	if err == nil || !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	var orgs int
+	if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM orgs`).Scan(&orgs); err != nil {
+		return "", err
+	}
+	if orgs > 0 {
+		return "", wire.NewError(wire.CodeNotFound, "There is no such org.")
+	}
+	return fresh.ID, insertOrg(ctx, tx, fresh)
+}
+
+func insertOrg(ctx context.Context, tx *sqldb.Tx, org gateway.Org) error {
+	_, err := tx.Exec(ctx, `INSERT INTO orgs (id, name, created_at) VALUES (?, ?, ?)`,
+		org.ID, org.Name, toMillis(org.CreatedAt))
+	return err
+}
+
+func insertAccount(ctx context.Context, tx *sqldb.Tx, acc gateway.StoredAccount) error {
+	_, err := tx.Exec(ctx, `INSERT INTO accounts (id, org_id, email, name, role, password_hash, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		acc.ID, acc.OrgID, acc.Email, acc.Name, acc.Role, acc.PasswordHash, toMillis(acc.CreatedAt))
+	if sqldb.IsUnique(err) {
+		return gateway.ErrEmailTaken
+	}
+	return err
+}
+
+// SetPassword changes a password and ends the account's credentials but keep.
+func (s *Accounts) SetPassword(ctx context.Context, accountID, passwordHash, keep string, audit gateway.AuditEntry) ([]string, error) {
+	var ended []string
+	err := s.db.Update(ctx, func(tx *sqldb.Tx) error {
+		err := affectsOne(tx.Exec(ctx, `UPDATE accounts SET password_hash = ? WHERE id = ?`, passwordHash, accountID))
+		if err != nil {
+			return missing(err, "account")
+		}
+		rows, err := tx.Query(ctx, `UPDATE credentials SET ended_at = ?
+			WHERE account_id = ? AND id <> ? AND ended_at = 0 RETURNING id`, toMillis(audit.At), accountID, keep)
+		if err != nil {
+			return err
+		}
+		if ended, err = collect(rows, scanString); err != nil {
+			return err
+		}
+		return insertAudit(ctx, tx, audit)
+	})
+	return ended, err
+}
+
+// missing turns the absence of a row into not_found.
+func missing(err error, what string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return wire.NewError(wire.CodeNotFound, "There is no such "+what+".")
+	}
+	return err
+}
+
+// affectsOne gives sql.ErrNoRows for a statement that changed nothing.
+func affectsOne(res sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n == 0 {
+		return sql.ErrNoRows
+	}
+	return err
+}
+
+// collect reads all rows and closes them.
+func collect[T any](rows *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		item, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("scan: %w", err)
+		}
+		list = append(list, item)
+	}
+	return list, rows.Err()
+}
+
+func scanString(row scanner) (s string, err error) {
+	err = row.Scan(&s)
+	return s, err
+}
+
+// toMillis is the stored form of a moment; the zero time is 0.
+func toMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
