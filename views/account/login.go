@@ -19,3 +19,16 @@ type LoginPage struct {
 	// Notice says why the page is shown: "Your session ended. Log in to go on."
 	Notice string
 }
+
+func (p LoginPage) fields() []views.FieldModel {
+	return []views.FieldModel{
+		{
+			Name: "email", Label: "Email", Type: "email", Value: p.Email, Autocomplete: "username",
+			Autofocus: p.Email == "",
+		},
+		{
+			Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password",
+			Autofocus: p.Email != "",
+		},
+	}
+}

@@ -2,7 +2,11 @@
 // first run of an installation, and the login.
 package account
 
-import "github.com/fairlead/fairlead/views"
+import (
+	"strconv"
+
+	"github.com/fairlead/fairlead/views"
+)
 
 // SetupPage makes the first admin of an installation. It is reached once, by the
 // link that the program prints when it starts.
@@ -24,4 +28,25 @@ type SetupPage struct {
 	// MinPassword is the least number of characters of a password; 0 leaves the
 	// hint out.
 	MinPassword int
+}
+
+func (p SetupPage) fields() []views.FieldModel {
+	hint := ""
+	if p.MinPassword > 0 {
+		hint = "At least " + strconv.Itoa(p.MinPassword) + " characters. A few words in a row are easiest to remember."
+	}
+	return []views.FieldModel{
+		{
+			Name: "name", Label: "Your name", Type: "text", Value: p.Name, Autocomplete: "name",
+			Error: p.Errors["name"], Autofocus: true,
+		},
+		{
+			Name: "email", Label: "Email", Type: "email", Value: p.Email, Autocomplete: "username",
+			Error: p.Errors["email"],
+		},
+		{
+			Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password",
+			Error: p.Errors["password"], Hint: hint, MinLength: p.MinPassword,
+		},
+	}
 }

@@ -35,6 +35,9 @@ type Page struct {
 	Site       views.Site
 	Name, Org  string
 	SocketPath string // Base excluded
+	// LogoutPath is where a form is posted to log out, Base excluded; "" leaves the
+	// button out.
+	LogoutPath string
 	Bindings   []BindingRow
 	Turns      []TurnRow
 	Routes     []RouteRow
@@ -88,7 +91,8 @@ type TurnRow struct {
 	CreatedAt time.Time
 	// StartedAt and EndedAt are zero until it started and ended.
 	StartedAt, EndedAt time.Time
-	// DetailPath is the page of the turn, Base excluded; "" leaves the link out.
+	// DetailPath is the address of the turn's page, Base included; "" leaves the link
+	// out.
 	DetailPath string
 }
 

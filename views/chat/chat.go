@@ -20,6 +20,9 @@ type Page struct {
 	ThreadID string
 	// Title is that thread's, where it is known.
 	Title string
+	// LogoutPath is where a form is posted to log out, Base excluded; "" leaves the
+	// button out.
+	LogoutPath string
 	// Threads is the reply of threads.list, as JSON: {"threads":[…],"next":…}.
 	Threads json.RawMessage
 }

@@ -1,0 +1,136 @@
+package admin
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/fairlead/fairlead/views"
+)
+
+// tableModel is what stands around the rows of a view.
+type tableModel struct {
+	View, Title, About, Empty, Note string
+	Columns                         []string
+}
+
+func turnsTable(limit int) tableModel {
+	return tableModel{
+		View: ViewTurns, Title: "Turns", Note: limitNote(limit),
+		About:   "Every answer, asked for, running or ended.",
+		Empty:   "No turn yet. Ask something in the chat and it appears here at once.",
+		Columns: []string{"State", "Turn", "Thread", "Model", "Host and reservation", "Sent", "Started", "Ended"},
+	}
+}
+
+func bindingsTable(limit int) tableModel {
+	return tableModel{
+		View: ViewBindings, Title: "Bindings", Note: limitNote(limit),
+		About:   "Native conversations on hosts, each pinned to one route for life.",
+		Empty:   "No binding yet. A thread gets one when its first turn reaches a host.",
+		Columns: []string{"Binding", "Pinned route", "Thread", "Host", "Reservations", "Projected", "Used"},
+	}
+}
+
+func routesTable() tableModel {
+	return tableModel{
+		View: ViewRoutes, Title: "Catalog routes",
+		About:   "Models that hosts offer; where two offer one name, the first ready one serves it.",
+		Empty:   "No route. No host has published a catalog: check that one is online and has a provider.",
+		Columns: []string{"State", "Model", "Provider", "Host", "Key", "Can do"},
+	}
+}
+
+func hostsTable() tableModel {
+	return tableModel{
+		View: ViewHosts, Title: "Hosts",
+		About:   "Programs that hold the provider keys and run the turns.",
+		Empty:   "No host. Turns fail with no_host until one is enrolled.",
+		Columns: []string{"State", "Host", "Running", "Runs open", "Routes", "Version", "Last heard"},
+	}
+}
+
+func limitNote(limit int) string {
+	if limit == 0 {
+		return ""
+	}
+	return "Shows the newest " + strconv.Itoa(limit) + "."
+}
+
+// order is the key by which rows are kept in order in the browser, greatest first.
+func order(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
+
+func (r TurnRow) state() views.State { return views.TurnState(r.Status) }
+
+// why is the reason beside the state: the error where there is one.
+func (r TurnRow) why() string {
+	if r.Error != "" {
+		return r.Error
+	}
+	return r.Reason
+}
+
+func (r TurnRow) bytes() string {
+	if r.Bytes == 0 {
+		return ""
+	}
+	return strconv.FormatInt(r.Bytes, 10) + " bytes"
+}
+
+func (r BindingRow) reservations() string {
+	return strconv.Itoa(r.Turns)
+}
+
+func (r BindingRow) projected() string {
+	if r.ProjectedSeq == 0 {
+		return "–"
+	}
+	return "to " + strconv.FormatUint(r.ProjectedSeq, 10)
+}
+
+func (r RouteRow) state() views.State {
+	if r.Ready {
+		return views.State{Tone: views.ToneDone, Word: "ready"}
+	}
+	if !r.AvailableAt.IsZero() {
+		return views.State{Tone: views.ToneQueued, Word: "cooling down"}
+	}
+	return views.State{Tone: views.ToneFailed, Word: "not ready"}
+}
+
+func (r RouteRow) credential() string {
+	switch r.Credential {
+	case "configured":
+		return "set"
+	case "local", "no_auth":
+		return "not needed"
+	case "":
+		return "–"
+	}
+	return r.Credential
+}
+
+func (r HostRow) state() views.State {
+	switch r.State {
+	case "online":
+		return views.State{Tone: views.ToneDone, Word: r.State}
+	case "draining":
+		return views.State{Tone: views.ToneQueued, Word: r.State}
+	case "lost":
+		return views.State{Tone: views.ToneFailed, Word: r.State}
+	}
+	return views.State{Tone: views.ToneStopped, Word: r.State}
+}
+
+func (r HostRow) running() string {
+	if r.Max == 0 {
+		return strconv.Itoa(r.Inflight)
+	}
+	return strconv.Itoa(r.Inflight) + " of " + strconv.Itoa(r.Max)
+}
+
+func (r HostRow) kind() string {
+	if r.Embedded {
+		return "built in"
+	}
+	return "linked"
+}
