@@ -151,7 +151,8 @@ func allUTF8(v reflect.Value) bool {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() && !allUTF8(v.Field(i)) {
+			f := v.Type().Field(i)
+			if (f.IsExported() || f.Anonymous) && !allUTF8(v.Field(i)) {
 				return false
 			}
 		}

@@ -175,10 +175,10 @@ func jsonFields(v reflect.Value, into []jsonField) []jsonField {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case name == "-" || !f.IsExported():
-			continue
 		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
 			into = jsonFields(v.Field(i), into)
+			continue
+		case name == "-" || !f.IsExported():
 			continue
 		case name == "":
 			name = f.Name

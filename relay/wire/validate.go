@@ -15,6 +15,10 @@ import (
 // it is made once and warmed with the types of this package.
 var shapes = sync.OnceValue(newValidator)
 
+// embedded stands for an embedded struct in the validator's paths; JSON has no
+// level there.
+const embedded = "\x00"
+
 // Validator tags of this package, beside those of the library. "present" means
 // that the key must be there whatever its value (see DecodeStrict); "maxbytes"
 // counts bytes where "max" counts runes.
@@ -44,6 +48,9 @@ func newValidator() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" && f.Anonymous {
+			return embedded
+		}
 		return name
 	})
 	for tag, valid := range customTags() {
@@ -83,6 +90,7 @@ func ValidateStruct(v any) []Field {
 	fields := make([]Field, 0, len(faults))
 	for _, f := range faults {
 		_, path, _ := strings.Cut(f.Namespace(), ".")
+		path = strings.ReplaceAll(path, embedded+".", "")
 		fields = append(fields, Field{Path: path, Rule: ruleOf(f.Tag())})
 	}
 	return fields
