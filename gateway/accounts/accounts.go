@@ -50,6 +50,7 @@ type Store interface {
 	// created. An admin voids the setup link. An email in use:
 	// gateway.ErrEmailTaken.
 	CreateAccount(ctx context.Context, acc gateway.StoredAccount, wanted string, fresh gateway.Org, audit gateway.AuditEntry) (gateway.Account, error)
+	Org(ctx context.Context, id string) (gateway.Org, error)
 	AccountByEmail(ctx context.Context, email string) (gateway.StoredAccount, error)
 	// AccountByID looks in one org, or everywhere for "".
 	AccountByID(ctx context.Context, orgID, id string) (gateway.StoredAccount, error)
@@ -164,6 +165,11 @@ func (s *Service) Epoch(ctx context.Context) (string, error) {
 func (s *Service) Account(ctx context.Context, actor gateway.Actor) (gateway.Account, error) {
 	acc, err := s.store.AccountByID(ctx, actor.OrgID, actor.AccountID)
 	return acc.Account, err
+}
+
+// Org gives the org of an actor.
+func (s *Service) Org(ctx context.Context, actor gateway.Actor) (gateway.Org, error) {
+	return s.store.Org(ctx, actor.OrgID)
 }
 
 // newID is a UUIDv7: ids sort by time.

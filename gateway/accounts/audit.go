@@ -23,7 +23,7 @@ func (s *Service) Audit(ctx context.Context, actor gateway.Actor, before string,
 // is written.
 func (s *Service) RecordRefusal(ctx context.Context, address, route string) error {
 	now := s.now()
-	if s.refusals.take(address, now) > 0 {
+	if s.refusals.take(addressKey(address), now) > 0 {
 		return nil
 	}
 	return s.store.AppendAudit(ctx, gateway.AuditEntry{

@@ -99,5 +99,5 @@ func scopes(c gateway.Credential, role gateway.Role) []gateway.Scope {
 }
 
 func unauthorized() error {
-	return wire.NewError(wire.CodeUnauthorized, "Sign in first.")
+	return wire.NewError(wire.CodeUnauthorized, "Log in first.")
 }

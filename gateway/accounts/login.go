@@ -50,20 +50,20 @@ func (s *Service) Login(ctx context.Context, req LoginRequest) (Session, error) 
 // answer does not depend on whether the account exists.
 func (s *Service) throttleLogin(ctx context.Context, address, email string) error {
 	now := s.now()
-	wait := s.byAddress.take(address, now)
+	wait := s.byAddress.take(addressKey(address), now)
 	if wait == 0 && email != "" {
 		wait = s.byAccount.take(email, now)
 	}
 	if wait == 0 {
 		return nil
 	}
-	if s.refusals.take(address, now) == 0 {
+	if s.refusals.take(addressKey(address), now) == 0 {
 		entry := gateway.AuditEntry{ID: newID(), At: now, Action: gateway.AuditLoginThrottled, Address: address}
 		if err := s.store.AppendAudit(ctx, entry); err != nil {
 			return err
 		}
 	}
-	e := wire.NewError(wire.CodeRateLimited, "Too many attempts to sign in. Wait a little, then try again.")
+	e := wire.NewError(wire.CodeRateLimited, "Too many attempts to log in. Wait a little, then try again.")
 	e.RetryAfter = wait
 	return e
 }

@@ -75,7 +75,7 @@ func (a *Argon2id) Verify(ctx context.Context, password, hash string) (bool, err
 func (a *Argon2id) acquire(ctx context.Context) (release func(), err error) {
 	if a.queued.Add(1) > hashWaiting+hashParallel {
 		a.queued.Add(-1)
-		busy := wire.NewError(wire.CodeRateLimited, "Too many people are signing in at this moment. Try again in a few seconds.")
+		busy := wire.NewError(wire.CodeRateLimited, "Too many people are logging in at this moment. Try again in a few seconds.")
 		busy.RetryAfter = hashRetryAfter
 		return nil, busy
 	}

@@ -40,21 +40,13 @@ func normalisePassword(password string) string { return norm.NFC.String(password
 // all fields are reported together.
 func checkPerson(name, email, password string) (cleanName, cleanEmail string, err error) {
 	var faults faultList
-	cleanName = strings.TrimSpace(norm.NFC.String(name))
-	switch {
-	case cleanName == "":
-		faults.add("name", "required", "Enter a name.")
-	case utf8.RuneCountInString(cleanName) > MaxNameRunes:
-		faults.add("name", "max", "The name may have at most 100 characters.")
-	case !utf8.ValidString(cleanName) || strings.ContainsFunc(cleanName, unicode.IsControl):
-		faults.add("name", "utf8", "The name contains characters that cannot be shown.")
-	}
+	cleanName = faults.name(name)
 	cleanEmail, ok := normaliseEmail(email)
 	switch {
 	case strings.TrimSpace(email) == "":
-		faults.add("email", "required", "Enter an email address.")
+		faults.add("email", "required")
 	case !ok:
-		faults.add("email", "type", "This is not an email address.")
+		faults.add("email", "type")
 	}
 	faults.password(password)
 	return cleanName, cleanEmail, faults.err()
@@ -67,34 +59,79 @@ func checkPassword(password string) error {
 }
 
 // faultList gathers the faults of a form.
-type faultList struct {
-	fields   []wire.Field
-	messages []string
-}
+type faultList []wire.Field
 
-func (f *faultList) add(path, rule, message string) {
-	f.fields = append(f.fields, wire.Field{Path: path, Rule: rule})
-	f.messages = append(f.messages, message)
+func (f *faultList) add(path, rule string) { *f = append(*f, wire.Field{Path: path, Rule: rule}) }
+
+func (f *faultList) name(name string) string {
+	name = strings.TrimSpace(norm.NFC.String(name))
+	switch {
+	case name == "":
+		f.add("name", "required")
+	case utf8.RuneCountInString(name) > MaxNameRunes:
+		f.add("name", "max")
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		f.add("name", "utf8")
+	}
+	return name
 }
 
 func (f *faultList) password(password string) {
 	switch {
 	case password == "":
-		f.add("password", "required", "Enter a password.")
+		f.add("password", "required")
 	case len(password) > MaxPasswordBytes:
-		f.add("password", "max", "The password may have at most 1,024 bytes.")
+		f.add("password", "max")
 	case !utf8.ValidString(password):
-		f.add("password", "utf8", "The password is not valid text.")
+		f.add("password", "utf8")
 	case utf8.RuneCountInString(normalisePassword(password)) < MinPasswordRunes:
-		f.add("password", "min", "The password needs at least 10 characters.")
+		f.add("password", "min")
 	}
 }
 
-func (f *faultList) err() error {
-	if len(f.fields) == 0 {
+func (f faultList) err() error {
+	if len(f) == 0 {
 		return nil
 	}
-	e := wire.NewError(wire.CodeBadRequest, strings.Join(f.messages, " "))
-	e.Fields = f.fields
+	messages := make([]string, len(f))
+	for i, field := range f {
+		messages[i] = FieldMessage(field)
+	}
+	e := wire.NewError(wire.CodeBadRequest, strings.Join(messages, " "))
+	e.Fields = f
 	return e
+}
+
+func fieldError(path, rule string) error { return faultList{{Path: path, Rule: rule}}.err() }
+
+// FieldMessage says in words what is wrong with a field that this package
+// refused.
+func FieldMessage(f wire.Field) string {
+	switch f {
+	case wire.Field{Path: "name", Rule: "required"}:
+		return "Enter a name."
+	case wire.Field{Path: "name", Rule: "max"}:
+		return "A name may have at most 100 characters."
+	case wire.Field{Path: "email", Rule: "required"}:
+		return "Enter an email address."
+	case wire.Field{Path: "email", Rule: "type"}:
+		return "This is not an email address."
+	case wire.Field{Path: "email", Rule: "unique"}:
+		return "Another account uses this email address."
+	case wire.Field{Path: "password", Rule: "required"}:
+		return "Enter a password."
+	case wire.Field{Path: "password", Rule: "min"}:
+		return "The password needs at least 10 characters."
+	case wire.Field{Path: "password", Rule: "max"}:
+		return "A password may have at most 1,024 bytes."
+	case wire.Field{Path: "role", Rule: "enum"}:
+		return "The role is member or admin."
+	case wire.Field{Path: "scopes", Rule: "required"}:
+		return "Choose at least one scope."
+	case wire.Field{Path: "scopes", Rule: "enum"}:
+		return "The scopes are chat and, for the token of an admin, admin."
+	case wire.Field{Path: "ttl", Rule: "min"}:
+		return "The lifetime cannot be negative."
+	}
+	return "The " + f.Path + " cannot be used like this."
 }

@@ -101,5 +101,5 @@ func (s *Service) freshOrg(name string) gateway.Org {
 // never given out.
 func SetupLinkInvalid() error {
 	return wire.NewError(gateway.CodeSetupLinkInvalid,
-		"This setup link is not valid any more. Restart Fairlead to get a new one, or sign in if somebody has set it up already.")
+		"This setup link is not valid any more. Restart Fairlead to get a new one, or log in if somebody has set it up already.")
 }

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 
@@ -31,6 +32,24 @@ const (
 	// throttleKeys bounds the memory that strangers can take.
 	throttleKeys = 10_000
 )
+
+// addressKey is the key of a client address: of IPv6 the network that one
+// subscriber has, since its addresses are free to change.
+func addressKey(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	ip = ip.Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return network.String()
+}
 
 // throttle is one token bucket per key.
 type throttle struct {

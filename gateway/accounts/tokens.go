@@ -4,8 +4,6 @@ import (
 	"context"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/gateway"
 )
@@ -64,27 +62,18 @@ func (s *Service) CreateToken(ctx context.Context, actor gateway.Actor, req NewT
 
 func checkToken(req NewToken, role gateway.Role) error {
 	var faults faultList
-	name := strings.TrimSpace(req.Name)
-	switch {
-	case name == "":
-		faults.add("name", "required", "Give the token a name.")
-	case utf8.RuneCountInString(name) > MaxNameRunes:
-		faults.add("name", "max", "The name may have at most 100 characters.")
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		faults.add("name", "utf8", "The name contains characters that cannot be shown.")
-	}
+	faults.name(req.Name)
 	if len(req.Scopes) == 0 {
-		faults.add("scopes", "required", "Choose at least one scope.")
+		faults.add("scopes", "required")
 	}
 	for _, scope := range req.Scopes {
-		if scope != gateway.ScopeChat && scope != gateway.ScopeAdmin {
-			faults.add("scopes", "enum", "The scopes are chat and admin.")
-		} else if scope == gateway.ScopeAdmin && role != gateway.RoleAdmin {
-			faults.add("scopes", "enum", "Only an admin's token can have the scope admin.")
+		if scope != gateway.ScopeChat && (scope != gateway.ScopeAdmin || role != gateway.RoleAdmin) {
+			faults.add("scopes", "enum")
+			break
 		}
 	}
 	if req.TTL < 0 {
-		faults.add("ttl", "min", "The lifetime cannot be negative.")
+		faults.add("ttl", "min")
 	}
 	return faults.err()
 }

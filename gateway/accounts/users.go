@@ -40,7 +40,7 @@ func (s *Service) CreateUser(ctx context.Context, actor gateway.Actor, user NewU
 		user.Role = gateway.RoleMember
 	}
 	if user.Role != gateway.RoleMember && user.Role != gateway.RoleAdmin {
-		return gateway.Account{}, fieldError("role", "enum", "The role is member or admin.")
+		return gateway.Account{}, fieldError("role", "enum")
 	}
 	if strings.TrimSpace(user.Name) == "" {
 		user.Name, _, _ = strings.Cut(strings.TrimSpace(user.Email), "@")
@@ -164,15 +164,9 @@ func (s *Service) setPassword(ctx context.Context, accountID, password, keep str
 // emailFault turns gateway.ErrEmailTaken into the answer of a form.
 func emailFault(err error) error {
 	if errors.Is(err, gateway.ErrEmailTaken) {
-		return fieldError("email", "unique", "Another account uses this email address.")
+		return fieldError("email", "unique")
 	}
 	return err
-}
-
-func fieldError(path, rule, message string) error {
-	e := wire.NewError(wire.CodeBadRequest, message)
-	e.Fields = []wire.Field{{Path: path, Rule: rule}}
-	return e
 }
 
 func notFound(what string) error {

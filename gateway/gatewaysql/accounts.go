@@ -17,8 +17,8 @@ import (
 // with its audit row in the same transaction.
 type Accounts struct{ db *sqldb.DB }
 
-// NewAccounts gives the accounts of a migrated database.
-func NewAccounts(db *sqldb.DB) *Accounts { return &Accounts{db: db} }
+// Accounts is the part of the store that package accounts needs.
+func (s *Store) Accounts() *Accounts { return &Accounts{db: s.db} }
 
 const accountColumns = `a.id, a.org_id, a.email, a.name, a.role, a.password_hash, a.created_at`
 
@@ -31,6 +31,18 @@ func scanAccount(row scanner) (gateway.StoredAccount, error) {
 	err := row.Scan(&acc.ID, &acc.OrgID, &acc.Email, &acc.Name, &acc.Role, &acc.PasswordHash, &created)
 	acc.CreatedAt = fromMillis(created)
 	return acc, err
+}
+
+// Org finds an org.
+func (s *Accounts) Org(ctx context.Context, id string) (gateway.Org, error) {
+	org := gateway.Org{ID: id}
+	err := s.db.View(ctx, func(tx *sqldb.Tx) error {
+		var created int64
+		err := tx.QueryRow(ctx, `SELECT name, created_at FROM orgs WHERE id = ?`, id).Scan(&org.Name, &created)
+		org.CreatedAt = fromMillis(created)
+		return missing(err, "org")
+	})
+	return org, err
 }
 
 // AccountByEmail finds an account by its normalised email.

@@ -1,0 +1,45 @@
+package gateway
+
+import "time"
+
+// HostState is the state of a relay host as its gateway sees it.
+type HostState string
+
+// The states of a host (decisions §2.10).
+const (
+	HostOnline   HostState = "online"
+	HostOffline  HostState = "offline"
+	HostLost     HostState = "lost"
+	HostDraining HostState = "draining"
+)
+
+// AdminHost is a relay host as admins see it.
+type AdminHost struct {
+	HostID    string
+	Name      string
+	TargetRef string
+	Embedded  bool
+	State     HostState
+	Version   string
+	// Inflight of Max parallel provider requests are taken.
+	Inflight, Max int
+	OpenRuns      int
+	Capabilities  []string
+	Routes        int
+	Since, SeenAt time.Time
+}
+
+// AdminRoute is one catalog entry: a model that a provider of a host serves.
+type AdminRoute struct {
+	HostID string
+	// Model is the public name; ProviderID and Family are modelProviderId and
+	// provider of the wire; Provider is the name shown.
+	Model, Provider, ProviderID, Family string
+	// Credential is the state of the provider's key: configured, local, no_auth.
+	Credential   string
+	Ready        bool
+	Reason       string
+	AvailableAt  time.Time
+	Default      bool
+	Capabilities ModelCapabilities
+}
