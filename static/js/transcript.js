@@ -1,0 +1,291 @@
+// Draws a thread. Events change the view seldom and redraw only the parts that
+// differ; deltas come often and cost what they are long: they are joined once per
+// frame and appended as text to the end of their turn.
+import { copyText, h, reconcile } from './dom.js';
+import { explain, explainReason } from './errors.js';
+import { flash, prose } from './prose.js';
+import { exact, relative } from './time.js';
+
+/**
+ * @typedef {import('./fold.js').Fold} Fold
+ * @typedef {import('./fold.js').TurnItem} TurnItem
+ * @typedef {import('./fold.js').RefusedItem} RefusedItem
+ * @typedef {import('./fold.js').AskPart} AskPart
+ * @typedef {import('./fold.js').OutputPart} OutputPart
+ * @typedef {{onDetails: (turnId: string) => void, onReuse: (text: string) => void}} Actions
+ */
+
+/** A paragraph of plain text is closed at the next line end beyond this length. */
+const CHUNK = 2000;
+
+export class Transcript {
+  /**
+   * @param {HTMLElement} root
+   * @param {import('./scroll.js').Follow} follow
+   * @param {Actions} actions
+   */
+  constructor(root, follow, actions) {
+    this.root = root;
+    this.follow = follow;
+    this.actions = actions;
+    /** @type {Fold | null} */
+    this.fold = null;
+    /** @type {Map<string, string>} text that came since the last frame, by turn */
+    this.fresh = new Map();
+    /** @type {Set<string>} turns whose streamed part is drawn anew */
+    this.dirty = new Set();
+    this.scheduled = false;
+  }
+
+  /** Shows another thread. @param {Fold} fold */
+  show(fold) {
+    this.fold = fold;
+    this.fresh.clear();
+    this.dirty.clear();
+    this.root.replaceChildren();
+    this.draw();
+    this.follow.toEnd();
+  }
+
+  /** Draws what the log changed. */
+  draw() {
+    if (!this.fold) return;
+    const { items } = this.fold.view();
+    reconcile(this.root, items.map((item) => ({
+      key: item.key,
+      make: () => h('div', { class: 'group', 'data-testid': item.kind === 'turn' ? 'turn-group' : 'refused-group' }),
+      update: (element) => (item.kind === 'turn' ? this.drawTurn(element, item) : this.drawRefused(element, item)),
+    })));
+    this.follow.settle();
+  }
+
+  /** @param {HTMLElement} element @param {RefusedItem} item */
+  drawRefused(element, item) {
+    const { cause, cure } = explain(item.error);
+    reconcile(element, [{
+      key: 'ask',
+      make: () => h('div', { class: 'ask refused' },
+        h('div', { class: 'bubble' }, item.text),
+        h('small', {}, `Not answered. ${cause} ${cure}`),
+        h('div', { class: 'meta' }, h('button', { type: 'button', onclick: () => this.actions.onReuse(item.text) }, 'Edit and send again'))),
+    }]);
+  }
+
+  /** @param {HTMLElement} element @param {TurnItem} item */
+  drawTurn(element, item) {
+    element.dataset.turn = item.turnId;
+    const segments = segmentsOf(item);
+    reconcile(element, segments.map((segment, i) => (segment.ask
+      ? { key: `ask:${segment.ask.id}`, make: () => drawAsk(/** @type {AskPart} */ (segment.ask)) }
+      : {
+        key: `answer:${segment.n}`,
+        make: () => h('article', { class: 'turn', 'aria-label': 'Answer', 'data-testid': 'answer' }),
+        update: (article) => this.drawAnswer(article, item, segment.parts, i === segments.length - 1),
+      })));
+    if (!item.ended) this.drawStream(item.turnId);
+  }
+
+  /**
+   * @param {HTMLElement} article
+   * @param {TurnItem} item
+   * @param {(OutputPart | {kind: 'stream'})[]} parts
+   * @param {boolean} last
+   */
+  drawAnswer(article, item, parts, last) {
+    const look = last ? lookOf(item) : 'done';
+    article.className = `turn ${look}`;
+    article.dataset.status = last ? item.status : 'completed';
+    article.setAttribute('aria-busy', String(last && !item.ended));
+    /** @type {Parameters<typeof reconcile>[1]} */
+    const list = parts.map((part) => (part.kind === 'output'
+      ? { key: `out:${part.id}`, make: () => drawOutput(part) }
+      : { key: 'stream', make: drawStreamBox }));
+    if (last) {
+      const why = whyOf(item);
+      if (why) list.push({ key: 'why', sig: why.title + why.text, make: () => h('p', { class: 'why', 'data-testid': 'why' }, h('b', {}, why.title), why.text) });
+      list.push({ key: 'meta', sig: [item.status, item.reason, item.retryAt].join('|'), make: () => this.drawMeta(item) });
+    }
+    reconcile(article, list);
+  }
+
+  /** @param {TurnItem} item */
+  drawMeta(item) {
+    const meta = h('div', { class: 'meta' });
+    if (!item.ended) {
+      meta.append(h('span', { class: `chip ${item.status === 'running' ? 'running' : 'queued'}`, 'data-testid': 'turn-chip' }, wordOf(item)));
+      return meta;
+    }
+    if (item.status === 'cancelled') meta.append(h('span', { class: 'chip stopped', 'data-testid': 'turn-chip' }, 'stopped'));
+    if (item.status === 'failed' || item.status === 'timeout') meta.append(h('span', { class: 'chip failed', 'data-testid': 'turn-chip' }, item.status));
+    if (item.finish === 'tool_call_ignored') meta.append(h('span', {}, 'A tool call was left out'));
+    if (item.finish === 'refused_in_part') meta.append(h('span', {}, 'The model declined a part'));
+    const at = item.ended.createdAt ? new Date(item.ended.createdAt) : null;
+    if (at) meta.append(h('time', { datetime: at.toISOString(), title: exact(at), 'data-relative': true }, relative(at)));
+    const text = item.parts.map((part) => (part.kind === 'output' ? part.content : '')).join('');
+    if (text) {
+      const copy = h('button', { type: 'button', 'data-testid': 'copy-answer' }, 'Copy');
+      copy.addEventListener('click', () => copyText(text).then(() => flash(copy, 'Copied'), () => flash(copy, 'Refused')));
+      meta.append(copy);
+    }
+    const ask = item.parts.find((part) => part.kind === 'ask');
+    if (ask && item.status !== 'completed') {
+      meta.append(h('button', { type: 'button', onclick: () => this.actions.onReuse(ask.text) }, 'Edit and send again'));
+    }
+    meta.append(h('button', { type: 'button', 'data-testid': 'what-happened', onclick: () => this.actions.onDetails(item.turnId) }, 'What happened?'));
+    return meta;
+  }
+
+  /** Takes text that was appended to a running turn. @param {string} turnId @param {string} text */
+  append(turnId, text) {
+    this.fresh.set(turnId, (this.fresh.get(turnId) ?? '') + text);
+    this.schedule();
+  }
+
+  /** The streamed part of a turn is drawn anew: a block is finished, or text fell away. @param {string} turnId */
+  redraw(turnId) {
+    this.dirty.add(turnId);
+    this.schedule();
+  }
+
+  schedule() {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    const run = () => {
+      this.scheduled = false;
+      this.flush();
+    };
+    if (document.hidden) setTimeout(run, 250);
+    else requestAnimationFrame(run);
+  }
+
+  flush() {
+    for (const turnId of this.dirty) this.drawStream(turnId);
+    for (const [turnId, text] of this.fresh) {
+      const box = this.streamBox(turnId);
+      if (box) appendTail(box, text);
+    }
+    this.dirty.clear();
+    this.fresh.clear();
+    this.follow.settle();
+  }
+
+  /** @param {string} turnId */
+  streamBox(turnId) {
+    return this.root.querySelector(`[data-turn="${CSS.escape(turnId)}"] .stream`);
+  }
+
+  /** @param {string} turnId */
+  drawStream(turnId) {
+    const box = this.streamBox(turnId);
+    if (!box || !this.fold) return;
+    this.fresh.delete(turnId);
+    const { blocks, tail } = this.fold.streamed(turnId);
+    const before = blocks.map((block) => ({
+      key: `${block.from}-${block.to}`,
+      make: () => {
+        const element = h('div', { class: 'block prose' });
+        element.append(prose(block.html));
+        return element;
+      },
+    }));
+    const text = blocks.length ? tail.replace(/^\n+/, '') : tail;
+    const first = box.querySelector('.tail');
+    if (first && first.textContent === text && !first.nextElementSibling && box.childElementCount === before.length + 1) return;
+    for (const old of [...box.querySelectorAll('.tail')]) old.remove();
+    reconcile(box, before);
+    box.append(h('div', { class: 'tail' }));
+    appendTail(box, text);
+  }
+}
+
+/**
+ * Appends plain text to the end of a streamed part. Long text is cut into
+ * paragraphs at line ends, so that the browser lays out only the last one.
+ * @param {Element} box
+ * @param {string} text
+ */
+function appendTail(box, text) {
+  let tail = box.lastElementChild;
+  if (!tail || !tail.classList.contains('tail')) {
+    tail = h('div', { class: 'tail' });
+    box.append(tail);
+  }
+  while (text) {
+    const length = tail.textContent?.length ?? 0;
+    const cut = length + text.length > CHUNK ? text.indexOf('\n', Math.max(0, CHUNK - length)) : -1;
+    const part = cut < 0 ? text : text.slice(0, cut);
+    const node = tail.firstChild;
+    if (node instanceof Text) node.appendData(part);
+    else tail.append(part);
+    if (cut < 0) return;
+    text = text.slice(cut + 1);
+    tail = h('div', { class: 'tail' });
+    box.append(tail);
+  }
+}
+
+/** @param {AskPart} part */
+function drawAsk(part) {
+  return h('div', { class: part.steer ? 'ask steer' : 'ask', 'data-testid': 'ask' },
+    h('div', { class: 'bubble' }, part.text));
+}
+
+function drawStreamBox() {
+  return h('div', { class: 'stream prose', 'data-testid': 'stream' }, h('div', { class: 'tail' }));
+}
+
+/** @param {OutputPart} part */
+function drawOutput(part) {
+  const box = h('div', { class: 'prose', 'data-testid': part.partial ? 'output-partial' : 'output' });
+  if (part.html !== undefined && part.html !== '') box.append(prose(part.html));
+  else box.append(h('div', { class: 'plain-text' }, part.content));
+  return box;
+}
+
+/**
+ * A turn as messages and the answers between them. The last is always an answer:
+ * there stands the turn's state.
+ * @param {TurnItem} item
+ */
+function segmentsOf(item) {
+  /** @type {{ask: AskPart | null, n: number, parts: (OutputPart | {kind: 'stream'})[]}[]} */
+  const segments = [];
+  let answers = 0;
+  for (const part of item.parts) {
+    if (part.kind === 'ask') {
+      segments.push({ ask: part, n: 0, parts: [] });
+      continue;
+    }
+    const last = segments.at(-1);
+    if (last && !last.ask) last.parts.push(part);
+    else segments.push({ ask: null, n: answers++, parts: [part] });
+  }
+  if (segments.at(-1)?.ask !== null || segments.length === 0) segments.push({ ask: null, n: answers, parts: [] });
+  return segments;
+}
+
+/** @param {TurnItem} item */
+function lookOf(item) {
+  switch (item.status) {
+    case 'running': return 'running';
+    case 'completed': return 'done';
+    case 'cancelled': return 'stopped';
+    case 'failed': case 'timeout': return 'failed';
+  }
+  return 'pending';
+}
+
+/** @param {TurnItem} item */
+function wordOf(item) {
+  if (item.reason) return explainReason(item.reason);
+  if (item.status === 'running') return 'answering';
+  return item.status === 'queued' ? 'waiting for a free place' : 'starting';
+}
+
+/** @param {TurnItem} item */
+function whyOf(item) {
+  if (item.status !== 'failed' && item.status !== 'timeout') return null;
+  const { cause, cure } = explain(item.error || item.reason || (item.status === 'timeout' ? 'host_lost' : 'internal'));
+  const again = item.retryAt ? ` It expects you back ${relative(new Date(item.retryAt))}.` : '';
+  return { title: cause, text: cure + again };
+}
