@@ -114,32 +114,34 @@ func openAIEffort(effort string) string {
 }
 
 type chatChunk struct {
-	ID          str          `json:"id"`
-	Model       str          `json:"model"`
-	ServiceTier str          `json:"service_tier"`
-	Choices     []chatChoice `json:"choices"`
-	Usage       *openAIUsage `json:"usage"`
-	Groq        *struct {
-		Usage *openAIUsage `json:"usage"`
-	} `json:"x_groq"`
+	ID          str                  `json:"id"`
+	Model       str                  `json:"model"`
+	ServiceTier str                  `json:"service_tier"`
+	Choices     []chatChoice         `json:"choices"`
+	Usage       lenient[openAIUsage] `json:"usage"`
+	Groq        lenient[groqFields]  `json:"x_groq"`
+}
+
+type groqFields struct {
+	Usage lenient[openAIUsage] `json:"usage"`
 }
 
 type chatChoice struct {
-	Index        count        `json:"index"`
-	Delta        chatDelta    `json:"delta"`
-	FinishReason str          `json:"finish_reason"`
-	Usage        *openAIUsage `json:"usage"`
+	Index        count                `json:"index"`
+	Delta        chatDelta            `json:"delta"`
+	FinishReason str                  `json:"finish_reason"`
+	Usage        lenient[openAIUsage] `json:"usage"`
 }
 
 // chatDelta knows the three names under which servers send reasoning.
 type chatDelta struct {
-	Content          chatContent       `json:"content"`
-	ReasoningContent text              `json:"reasoning_content"`
-	Reasoning        text              `json:"reasoning"`
-	Thinking         text              `json:"thinking"`
-	Refusal          str               `json:"refusal"`
-	ToolCalls        []json.RawMessage `json:"tool_calls"`
-	FunctionCall     json.RawMessage   `json:"function_call"`
+	Content          chatContent     `json:"content"`
+	ReasoningContent text            `json:"reasoning_content"`
+	Reasoning        text            `json:"reasoning"`
+	Thinking         text            `json:"thinking"`
+	Refusal          str             `json:"refusal"`
+	ToolCalls        json.RawMessage `json:"tool_calls"`
+	FunctionCall     json.RawMessage `json:"function_call"`
 }
 
 // chatContent is a string, or a list of parts (Mistral).
@@ -203,8 +205,8 @@ func (d *chatDecoder) event(data []byte) (bool, error) {
 		d.tier = string(c.ServiceTier)
 	}
 	d.report(c.Usage)
-	if c.Groq != nil {
-		d.report(c.Groq.Usage)
+	if c.Groq.value != nil {
+		d.report(c.Groq.value.Usage)
 	}
 	for i := range c.Choices {
 		if c.Choices[i].Index.n != 0 { // one answer was asked for
@@ -219,8 +221,8 @@ func (d *chatDecoder) event(data []byte) (bool, error) {
 }
 
 // report keeps the last usage that came, wherever it came (F31).
-func (d *chatDecoder) report(u *openAIUsage) {
-	if r := u.report(); r != nil {
+func (d *chatDecoder) report(u lenient[openAIUsage]) {
+	if r := u.value.report(); r != nil {
 		d.out.result.Usage = r
 	}
 	if d.out.result.Usage != nil {
@@ -242,7 +244,7 @@ func (d *chatDecoder) choice(c *chatChoice) error {
 		return err
 	}
 	d.refused = d.refused || c.Delta.Refusal != ""
-	if len(c.Delta.ToolCalls) > 0 || present(c.Delta.FunctionCall) {
+	if present(c.Delta.ToolCalls) || present(c.Delta.FunctionCall) {
 		d.out.result.ToolCall = true
 	}
 	if c.FinishReason == "" {

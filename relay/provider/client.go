@@ -96,15 +96,24 @@ func (c *client) Stream(ctx context.Context, req Request, emit func(Delta) error
 		return out.result, own.err
 	case ctx.Err() != nil:
 		return out.result, context.Cause(ctx)
-	case errors.Is(context.Cause(inner), errStalled):
-		err = fail(wire.CodeModelStalled, "%w", errStalled)
 	}
+	f := c.failure(err, context.Cause(inner))
+	f.Partial = out.result
+	return out.result, f
+}
+
+// failure is err as a Failure. What broke because the watch ended the request
+// is a stall; what was known before that stays what it was.
+func (c *client) failure(err, cause error) *Failure {
 	var f *Failure
 	if !errors.As(err, &f) {
 		f = fail(wire.CodeModelFailed, "unexpected failure of %s", c.cfg.API)
 	}
-	f.Partial = out.result
-	return out.result, f
+	broke := f.Code == wire.CodeModelStreamCut || f.Code == wire.CodeModelUnreachable
+	if broke && errors.Is(cause, errStalled) {
+		return fail(wire.CodeModelStalled, "%w", errStalled)
+	}
+	return f
 }
 
 // run makes the request and reads the answer to its end.
@@ -119,6 +128,7 @@ func (c *client) run(ctx context.Context, w *watch, body []byte, out *output) er
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
+		w.limit = min(w.limit, tailTimeout)
 		b, _ := io.ReadAll(io.LimitReader(content, maxErrorBodyBytes))
 		return refused(resp.StatusCode, resp.Header, b, c.cfg.Now())
 	}

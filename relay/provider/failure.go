@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,19 +128,19 @@ func codeOfNumber(status int, fallback wire.Code) wire.Code {
 	return fallback
 }
 
-// errorBody finds the error object in a JSON body: under "error", also within
-// an array, or the body itself where it says that it is one. ok is false when
-// the body is no error.
+// errorBody finds the error object in JSON: under "error", also within an
+// array, or the body itself where it says that it is one. ok is false when the
+// body is no error.
 func errorBody(body []byte) (raw json.RawMessage, ok bool) {
+	body = bytes.TrimSpace(body)
 	var list []json.RawMessage
-	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+	if len(body) > 0 && body[0] == '[' && json.Unmarshal(body, &list) == nil && len(list) > 0 {
 		body = list[0]
 	}
 	var b struct {
 		Error  json.RawMessage `json:"error"`
 		Object str             `json:"object"`
 		Type   str             `json:"type"`
-		Detail json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &b) != nil {
 		return nil, false
@@ -147,13 +148,31 @@ func errorBody(body []byte) (raw json.RawMessage, ok bool) {
 	if present(b.Error) {
 		return b.Error, true
 	}
-	if b.Object == "error" || b.Type == "error" || present(b.Detail) {
+	if b.Object == "error" || b.Type == "error" {
 		return body, true
 	}
 	return nil, false
 }
 
-func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+// detailBody is errorBody for the error bodies of FastAPI.
+func detailBody(body []byte) (raw json.RawMessage, ok bool) {
+	var b struct {
+		Detail json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(body, &b) != nil || !present(b.Detail) {
+		return nil, false
+	}
+	return b.Detail, true
+}
+
+// present tells whether a field holds anything.
+func present(raw json.RawMessage) bool {
+	switch string(raw) {
+	case "", "null", "false", `""`, "{}", "[]":
+		return false
+	}
+	return true
+}
 
 // refused is the Failure of an answer whose status is not a success.
 func refused(status int, h http.Header, body []byte, now time.Time) *Failure {

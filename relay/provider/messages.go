@@ -140,9 +140,9 @@ func thinkingBudget(effort string) uint32 {
 type messagesEvent struct {
 	Type    str `json:"type"`
 	Message *struct {
-		ID    str             `json:"id"`
-		Model str             `json:"model"`
-		Usage *anthropicUsage `json:"usage"`
+		ID    str                     `json:"id"`
+		Model str                     `json:"model"`
+		Usage lenient[anthropicUsage] `json:"usage"`
 	} `json:"message"`
 	Block *struct {
 		Type     str  `json:"type"`
@@ -155,7 +155,7 @@ type messagesEvent struct {
 		Thinking   text `json:"thinking"`
 		StopReason str  `json:"stop_reason"`
 	} `json:"delta"`
-	Usage *anthropicUsage `json:"usage"`
+	Usage lenient[anthropicUsage] `json:"usage"`
 }
 
 // anthropicUsage is cumulative: a later report replaces the fields it has.
@@ -242,7 +242,8 @@ func (d *messagesDecoder) delta(e *messagesEvent) error {
 }
 
 // report adds to the usage; input is without what the cache read and wrote.
-func (d *messagesDecoder) report(u *anthropicUsage) {
+func (d *messagesDecoder) report(l lenient[anthropicUsage]) {
+	u := l.value
 	if u == nil {
 		return
 	}

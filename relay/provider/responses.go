@@ -71,22 +71,24 @@ func (responses) encode(req Request) ([]byte, error) {
 
 type responsesEvent struct {
 	Type     str             `json:"type"`
-	Seq      *uint64         `json:"sequence_number"`
+	Seq      count           `json:"sequence_number"`
 	Delta    json.RawMessage `json:"delta"`
 	Item     *responsesItem  `json:"item"`
 	Response *responsesBody  `json:"response"`
 }
 
 type responsesBody struct {
-	ID          str             `json:"id"`
-	Model       str             `json:"model"`
-	ServiceTier str             `json:"service_tier"`
-	Error       json.RawMessage `json:"error"`
-	Incomplete  *struct {
-		Reason str `json:"reason"`
-	} `json:"incomplete_details"`
-	Output []responsesItem `json:"output"`
-	Usage  *openAIUsage    `json:"usage"`
+	ID          str                        `json:"id"`
+	Model       str                        `json:"model"`
+	ServiceTier str                        `json:"service_tier"`
+	Error       json.RawMessage            `json:"error"`
+	Incomplete  lenient[incompleteDetails] `json:"incomplete_details"`
+	Output      []responsesItem            `json:"output"`
+	Usage       lenient[openAIUsage]       `json:"usage"`
+}
+
+type incompleteDetails struct {
+	Reason str `json:"reason"`
 }
 
 type responsesItem struct {
@@ -120,7 +122,7 @@ func (d *responsesDecoder) event(data []byte) (bool, error) {
 		return false, fail(wire.CodeModelStreamInvalid, "event has fields of another type")
 	}
 	d.last = d.last[:0]
-	if e.Seq != nil {
+	if e.Seq.set {
 		d.last = append(d.last, data...)
 	}
 	if e.Response != nil {
@@ -158,7 +160,7 @@ func (d *responsesDecoder) delta(e *responsesEvent) error {
 		return nil
 	}
 	var piece text
-	if !present(e.Delta) || json.Unmarshal(e.Delta, &piece) != nil {
+	if len(e.Delta) == 0 || json.Unmarshal(e.Delta, &piece) != nil {
 		return fail(wire.CodeModelStreamInvalid, "delta holds no text")
 	}
 	return add(piece)
@@ -179,7 +181,7 @@ func (d *responsesDecoder) finish(e *responsesEvent) error {
 	if body == nil {
 		body = &responsesBody{}
 	}
-	if u := body.Usage.report(); u != nil {
+	if u := body.Usage.value.report(); u != nil {
 		if d.out.isName(string(body.ServiceTier)) {
 			u.ServiceTier = string(body.ServiceTier)
 		}
@@ -222,7 +224,7 @@ func (d *responsesDecoder) whole(it *responsesItem) error {
 
 func (d *responsesDecoder) reason(e *responsesEvent, body *responsesBody) Finish {
 	if e.Type == "response.incomplete" {
-		if body.Incomplete != nil && body.Incomplete.Reason == "content_filter" {
+		if in := body.Incomplete.value; in != nil && in.Reason == "content_filter" {
 			return FinishFiltered
 		}
 		return FinishLength

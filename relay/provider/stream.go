@@ -42,8 +42,8 @@ func (s *stream) read(ctx context.Context) error {
 		if err != nil {
 			return s.end(err)
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if ctx.Err() != nil { // what is buffered is not wanted any more
+			return s.end(ctx.Err())
 		}
 		if ev.bare {
 			if err := s.takeBare(ev.data); err != nil {
@@ -94,8 +94,10 @@ func (s *stream) take(ev event) (done bool, err error) {
 	if data[0] != '{' && data[0] != '[' {
 		return false, nil
 	}
-	if raw, ok := errorBody(data); ok {
-		return false, reported(raw)
+	if bytes.Contains(data, []byte(`"error"`)) {
+		if raw, ok := errorBody(data); ok {
+			return false, reported(raw)
+		}
 	}
 	if data[0] == '[' {
 		return false, nil
@@ -130,6 +132,9 @@ func (s *stream) takeBare(line []byte) error {
 		return nil
 	}
 	if raw, ok := errorBody(s.bare); ok {
+		return reported(raw)
+	}
+	if raw, ok := detailBody(s.bare); ok {
 		return reported(raw)
 	}
 	return fail(wire.CodeModelStreamInvalid, "answer is JSON, not an event stream")

@@ -205,3 +205,17 @@ func (c count) ptr() *uint64 {
 	n := c.n
 	return &n
 }
+
+// lenient is a field of which nothing but facts depend, such as a report of
+// usage: where it has another form than T it is as if it was not there.
+type lenient[T any] struct{ value *T }
+
+// UnmarshalJSON never fails.
+func (l *lenient[T]) UnmarshalJSON(raw []byte) error {
+	l.value = nil
+	var v *T
+	if json.Unmarshal(raw, &v) == nil {
+		l.value = v
+	}
+	return nil
+}

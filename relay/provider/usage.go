@@ -11,10 +11,10 @@ type openAIUsage struct {
 	OutputTokens     count `json:"output_tokens"`
 	TotalTokens      count `json:"total_tokens"`
 
-	PromptDetails     *inputDetails  `json:"prompt_tokens_details"`
-	InputDetails      *inputDetails  `json:"input_tokens_details"`
-	CompletionDetails *outputDetails `json:"completion_tokens_details"`
-	OutputDetails     *outputDetails `json:"output_tokens_details"`
+	PromptDetails     lenient[inputDetails]  `json:"prompt_tokens_details"`
+	InputDetails      lenient[inputDetails]  `json:"input_tokens_details"`
+	CompletionDetails lenient[outputDetails] `json:"completion_tokens_details"`
+	OutputDetails     lenient[outputDetails] `json:"output_tokens_details"`
 
 	CacheHit  count `json:"prompt_cache_hit_tokens"`
 	CacheMiss count `json:"prompt_cache_miss_tokens"`
@@ -39,13 +39,13 @@ func (u *openAIUsage) report() *wire.Usage {
 		return nil
 	}
 	var id inputDetails
-	for _, d := range []*inputDetails{u.InputDetails, u.PromptDetails} {
+	for _, d := range []*inputDetails{u.InputDetails.value, u.PromptDetails.value} {
 		if d != nil {
 			id = *d
 		}
 	}
 	var od outputDetails
-	for _, d := range []*outputDetails{u.OutputDetails, u.CompletionDetails} {
+	for _, d := range []*outputDetails{u.OutputDetails.value, u.CompletionDetails.value} {
 		if d != nil {
 			od = *d
 		}
