@@ -1,5 +1,22 @@
 // Package link is one session between a relay host and a gateway: hello, attach,
-// command, ack, envelope, cursor, heartbeat.
+// command, ack, envelope, cursor, heartbeat. A host serves its end with ServeHost,
+// a gateway opens its end with Open; both run over any Conn, of which Pipe is the
+// one inside a process.
+//
+// What holds on both ends:
+//   - The link keeps nothing durable. Whatever was not acknowledged is asked for
+//     or sent again after the next Attach.
+//   - Messages of one run keep their order; commands of one run are applied one
+//     after the other, those of different runs in parallel, and no run waits for
+//     another one's store or consumer.
+//   - Both ends send a heartbeat and end the link after MaxSilence without any
+//     message.
+//   - An end returns only after all of its goroutines have ended.
+//
+// Goroutines of a host's end: the caller of ServeHost reads; one goroutine beats,
+// one publishes room and catalog; each run that is attached or being attached has
+// one that applies its messages and one that pumps its envelopes. Of a gateway's
+// end: the caller of Serve reads, one goroutine beats.
 package link
 
 import (
@@ -10,7 +27,8 @@ import (
 
 // Conn is one end of a link. Send and Receive may be called from different
 // goroutines, each from one at a time. Messages arrive in order, once, or the
-// link ends. After Close of either end both calls fail with ErrClosed.
+// link ends. After Close of either end both calls fail with ErrClosed; Receive
+// first gives what the other end had sent before it closed.
 type Conn interface {
 	Send(ctx context.Context, m wire.LinkMessage) error
 	Receive(ctx context.Context) (wire.LinkMessage, error)

@@ -1,0 +1,309 @@
+package link_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/relay/link"
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// scriptedHost is a host whose runs a test drives by hand.
+type scriptedHost struct {
+	hello wire.Hello
+
+	mu        sync.Mutex
+	runs      map[string]*scriptedRun
+	room      wire.Room
+	catalog   wire.CatalogMessage
+	watch     func()
+	attachErr error
+}
+
+func newScriptedHost() *scriptedHost {
+	return &scriptedHost{
+		hello: wire.Hello{
+			HostID: "host_1", Name: "Test host", Version: "1.2.3", Protocols: []string{wire.HostProtocol},
+			Capabilities: []string{wire.CapabilityOutcome, "something_newer", wire.CapabilityReasoning},
+		},
+		runs: map[string]*scriptedRun{}, room: wire.Room{Max: 8},
+	}
+}
+
+func (h *scriptedHost) Hello() wire.Hello { return h.hello }
+
+func (h *scriptedHost) Attach(_ context.Context, a wire.Attach, capabilities []string) (link.Attachment, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.attachErr != nil {
+		return nil, h.attachErr
+	}
+	r := h.run(a.RunID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attach, r.capabilities = a, capabilities
+	r.open++
+	r.handedOff = a.Cursor
+	return r, nil
+}
+
+func (h *scriptedHost) Catalog(_ context.Context, challenge string) (wire.CatalogMessage, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.catalog.Error != nil {
+		return wire.CatalogMessage{}, wire.NewError(h.catalog.Error.Code, h.catalog.Error.Message)
+	}
+	m := h.catalog
+	m.Challenge = challenge
+	return m, nil
+}
+
+func (h *scriptedHost) Room() wire.Room {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.room
+}
+
+func (h *scriptedHost) Watch(fn func()) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watch = fn
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.watch = nil
+	}
+}
+
+// change alters the host and tells its watcher.
+func (h *scriptedHost) change(alter func()) {
+	h.mu.Lock()
+	alter()
+	tell := h.watch
+	h.mu.Unlock()
+	if tell != nil {
+		tell()
+	}
+}
+
+// run is called with mu held.
+func (h *scriptedHost) run(id string) *scriptedRun {
+	r := h.runs[id]
+	if r == nil {
+		r = &scriptedRun{id: id, changed: make(chan struct{}, 1)}
+		h.runs[id] = r
+	}
+	return r
+}
+
+func (h *scriptedHost) lookup(id string) *scriptedRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.run(id)
+}
+
+// scriptedRun is the attachment of one run; its journal outlives attachments.
+type scriptedRun struct {
+	id      string
+	changed chan struct{}
+
+	mu           sync.Mutex
+	attach       wire.Attach
+	capabilities []string
+	open, closed int
+	journal      []wire.Envelope
+	handedOff    uint64
+	confirmed    []uint64
+	acknowledged uint64
+	commands     []uint64
+	gate         chan struct{} // Command waits for it; nil lets all pass
+	nextErr      error
+}
+
+func (r *scriptedRun) RuntimeCursor() uint64 { return r.acknowledged }
+
+func (r *scriptedRun) Command(ctx context.Context, m wire.CommandMessage) wire.Ack {
+	r.mu.Lock()
+	gate := r.gate
+	r.commands = append(r.commands, m.Seq)
+	r.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+	}
+	return wire.Ack{RunID: m.RunID, CommandSeq: m.Seq, CommandType: wire.TypePromptRequest, Status: wire.AckApplied}
+}
+
+func (r *scriptedRun) Next(ctx context.Context) ([]wire.Envelope, error) {
+	for {
+		r.mu.Lock()
+		if err := r.nextErr; err != nil {
+			r.nextErr = nil
+			r.mu.Unlock()
+			return nil, err
+		}
+		var batch []wire.Envelope
+		for _, e := range r.journal {
+			if e.Seq > r.handedOff && len(batch) < 3 {
+				batch = append(batch, e)
+			}
+		}
+		r.mu.Unlock()
+		if len(batch) > 0 {
+			return batch, nil
+		}
+		select {
+		case <-r.changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (r *scriptedRun) HandedOff(_ context.Context, seq uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handedOff = seq
+	r.confirmed = append(r.confirmed, seq)
+	return nil
+}
+
+func (r *scriptedRun) Acknowledge(_ context.Context, cursor uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acknowledged = max(r.acknowledged, cursor)
+	r.journal = slices.DeleteFunc(r.journal, func(e wire.Envelope) bool { return e.Seq <= r.acknowledged })
+	return nil
+}
+
+func (r *scriptedRun) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed++
+}
+
+// emit journals envelopes with the given sequence numbers.
+func (r *scriptedRun) emit(seqs ...uint64) {
+	r.mu.Lock()
+	for _, seq := range seqs {
+		r.journal = append(r.journal, wire.Envelope{SchemaVersion: wire.EnvelopeSchemaVersion, Seq: seq, Event: wire.EventItemDelta})
+	}
+	r.mu.Unlock()
+	r.poke()
+}
+
+func (r *scriptedRun) fail(err error) {
+	r.mu.Lock()
+	r.nextErr = err
+	r.mu.Unlock()
+	r.poke()
+}
+
+func (r *scriptedRun) poke() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// recorder is a Handler that keeps what it is told in channels.
+type recorder struct {
+	attached chan wire.Attached
+	refused  chan wire.Refused
+	acks     chan wire.Ack
+	events   chan wire.EventMessage
+	rooms    chan wire.Room
+	catalogs chan wire.CatalogMessage
+	offline  chan wire.Offline
+}
+
+func newRecorder() *recorder {
+	const enough = 1024
+	return &recorder{
+		attached: make(chan wire.Attached, enough), refused: make(chan wire.Refused, enough),
+		acks: make(chan wire.Ack, enough), events: make(chan wire.EventMessage, enough),
+		rooms: make(chan wire.Room, enough), catalogs: make(chan wire.CatalogMessage, enough),
+		offline: make(chan wire.Offline, enough),
+	}
+}
+
+func (r *recorder) Attached(m wire.Attached)      { r.attached <- m }
+func (r *recorder) Refused(m wire.Refused)        { r.refused <- m }
+func (r *recorder) Ack(m wire.Ack)                { r.acks <- m }
+func (r *recorder) Event(m wire.EventMessage)     { r.events <- m }
+func (r *recorder) Room(m wire.Room)              { r.rooms <- m }
+func (r *recorder) Catalog(m wire.CatalogMessage) { r.catalogs <- m }
+func (r *recorder) Offline(m wire.Offline)        { r.offline <- m }
+
+func take[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(10 * time.Second):
+		var zero T
+		t.Fatalf("no %T came", zero)
+		return zero
+	}
+}
+
+// linked is a scripted host and a gateway's end over a real pipe.
+type linked struct {
+	*scriptedHost
+	*recorder
+	session *link.Session
+	// hostEnds and gatewayEnds give how each end's Serve returned.
+	hostEnds, gatewayEnds chan error
+	stopHost, stopGateway context.CancelFunc
+}
+
+func open(t *testing.T, h *scriptedHost) *linked {
+	t.Helper()
+	hostConn, gatewayConn := link.Pipe()
+	l := &linked{scriptedHost: h, recorder: newRecorder(), hostEnds: make(chan error, 1), gatewayEnds: make(chan error, 1)}
+	hostCtx, stopHost := context.WithCancel(t.Context())
+	gatewayCtx, stopGateway := context.WithCancel(t.Context())
+	l.stopHost, l.stopGateway = stopHost, stopGateway
+	var ends sync.WaitGroup
+	ends.Go(func() { l.hostEnds <- link.ServeHost(hostCtx, hostConn, h, link.HostOptions{}) })
+	session, err := link.Open(gatewayCtx, gatewayConn, link.SessionOptions{
+		Capabilities: []string{wire.CapabilityReasoning, wire.CapabilityOutcome, wire.CapabilityContinueFrom},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.session = session
+	ends.Go(func() { l.gatewayEnds <- session.Serve(gatewayCtx, l.recorder) })
+	t.Cleanup(func() {
+		stopHost()
+		stopGateway()
+		ends.Wait()
+	})
+	return l
+}
+
+// attach attaches a run and waits for the answer.
+func (l *linked) attach(t *testing.T, runID string, cursor uint64) {
+	t.Helper()
+	err := l.session.Attach(t.Context(), wire.Attach{
+		TargetRef: "target_1", SessionID: "chat:" + runID, AccountRef: "account_1", RunID: runID, WorkspaceID: "workspace_1", Cursor: cursor,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := take(t, l.attached); got.RunID != runID {
+		t.Fatalf("attached %q, want %q", got.RunID, runID)
+	}
+}
+
+func (l *linked) command(t *testing.T, runID string, seq uint64) {
+	t.Helper()
+	if err := l.session.Command(t.Context(), wire.CommandMessage{RunID: runID, Seq: seq, Command: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,113 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// Times of a link.
+const (
+	// HeartbeatEvery is how often each end says that it is there.
+	HeartbeatEvery = 25 * time.Second
+	// MaxSilence is how long an end may be silent before the other gives it up.
+	MaxSilence = 90 * time.Second
+
+	handshakeTimeout = 10 * time.Second
+	farewellTimeout  = 2 * time.Second
+)
+
+// ErrSilent is why a link ended whose other end said nothing for MaxSilence.
+var ErrSilent = errors.New("link: the other end is silent")
+
+// ProtocolError is a fault of the other end that ends the link.
+type ProtocolError struct{ What string }
+
+func (e *ProtocolError) Error() string { return "link: " + e.What }
+
+func misuse(format string, args ...any) error {
+	return &ProtocolError{What: fmt.Sprintf(format, args...)}
+}
+
+// skew names both sides of a version gap.
+func skew(offered []string, taken string) error {
+	return misuse("no common protocol: the host speaks %s, the gateway %s", strings.Join(offered, ", "), taken)
+}
+
+// peer is what both ends do alike.
+type peer struct {
+	conn Conn
+	// turn holds one token: the right to send. A channel, so that waiting for it
+	// ends with the context.
+	turn chan struct{}
+	// heard is when the last message came, in nanoseconds of Unix time.
+	heard atomic.Int64
+}
+
+func newPeer(conn Conn) *peer {
+	p := &peer{conn: conn, turn: make(chan struct{}, 1)}
+	p.heard.Store(time.Now().UnixNano())
+	return p
+}
+
+func (p *peer) send(ctx context.Context, m wire.LinkMessage) error {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-p.turn }()
+	return p.conn.Send(ctx, m)
+}
+
+func (p *peer) receive(ctx context.Context) (wire.LinkMessage, error) {
+	m, err := p.conn.Receive(ctx)
+	if err == nil {
+		p.heard.Store(time.Now().UnixNano())
+	}
+	return m, err
+}
+
+// beat sends heartbeats until ctx ends, or until the other end is given up.
+func (p *peer) beat(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case now := <-tick.C:
+			if now.Sub(time.Unix(0, p.heard.Load())) >= MaxSilence {
+				return ErrSilent
+			}
+			if err := p.sendHeartbeat(ctx, now); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sendHeartbeat gives up a transport that takes nothing: such a peer is as good
+// as silent.
+func (p *peer) sendHeartbeat(ctx context.Context, now time.Time) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, MaxSilence, ErrSilent)
+	defer cancel()
+	return p.send(bounded, wire.Heartbeat{ClockMs: now.UnixMilli()})
+}
+
+// common gives those of offered that are wanted, in the order of offered.
+func common(offered, wanted []string) []string {
+	both := []string{}
+	for _, c := range offered {
+		if slices.Contains(wanted, c) && !slices.Contains(both, c) {
+			both = append(both, c)
+		}
+	}
+	return both
+}

@@ -1,0 +1,165 @@
+package link
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// Handler is told what a host sends. Its methods are called one at a time, in
+// the order of the messages, and must not block: they hold up every run of the
+// link.
+type Handler interface {
+	// Attached answers Attach. Events of the run that follow it are of the new
+	// attachment.
+	Attached(wire.Attached)
+	// Refused answers Attach, or ends an attachment that the host cannot serve
+	// any longer.
+	Refused(wire.Refused)
+	Ack(wire.Ack)
+	Event(wire.EventMessage)
+	Room(wire.Room)
+	Catalog(wire.CatalogMessage)
+	// Offline is the last word of a host that leaves in good order.
+	Offline(wire.Offline)
+}
+
+// SessionOptions are the settings of a gateway's end.
+type SessionOptions struct {
+	// Capabilities are those that the gateway takes up where a host offers them.
+	Capabilities []string
+	// Heartbeat is what both ends keep to; 0 is HeartbeatEvery.
+	Heartbeat time.Duration
+}
+
+// Session is a gateway's end of an open link. Its sending methods are safe for
+// concurrent use; they wait while the host takes nothing, and answers come
+// through the Handler of Serve.
+type Session struct {
+	peer         *peer
+	hello        wire.Hello
+	capabilities []string
+	heartbeat    time.Duration
+}
+
+// Open waits for the host's hello and welcomes it. On an error, a *ProtocolError
+// if the host is at fault, conn is closed.
+func Open(ctx context.Context, conn Conn, o SessionOptions) (*Session, error) {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = HeartbeatEvery
+	}
+	s := &Session{peer: newPeer(conn), heartbeat: o.Heartbeat}
+	if err := s.handshake(ctx, o.Capabilities); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Session) handshake(ctx context.Context, wanted []string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, misuse("no hello within %s", handshakeTimeout))
+	defer cancel()
+	m, err := s.peer.receive(ctx)
+	if err != nil {
+		return err
+	}
+	hello, ok := m.(wire.Hello)
+	if !ok {
+		return misuse("%T in place of the hello", m)
+	}
+	if faults := wire.ValidateStruct(hello); len(faults) > 0 {
+		return misuse("the hello is malformed in %s (%s)", faults[0].Path, faults[0].Rule)
+	}
+	s.hello, s.capabilities = hello, common(hello.Capabilities, wanted)
+	// A host of another version gets the welcome too, so that it can name the gap.
+	err = s.peer.send(ctx, wire.Welcome{
+		Protocol: wire.HostProtocol, Capabilities: s.capabilities, HeartbeatMs: s.heartbeat.Milliseconds(),
+	})
+	if !slices.Contains(hello.Protocols, wire.HostProtocol) {
+		return skew(hello.Protocols, wire.HostProtocol)
+	}
+	return err
+}
+
+// Hello is what the host said of itself.
+func (s *Session) Hello() wire.Hello { return s.hello }
+
+// Capabilities are those that both ends agreed on.
+func (s *Session) Capabilities() []string { return slices.Clone(s.capabilities) }
+
+// Serve hands the host's messages to h until the link or ctx ends, and closes the
+// link. It is called once. The error says why the link ended and is never nil.
+func (s *Session) Serve(ctx context.Context, h Handler) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var beats sync.WaitGroup
+	beats.Go(func() { stop(s.peer.beat(ctx, s.heartbeat)) })
+	stop(s.read(ctx, h))
+	beats.Wait()
+	_ = s.Close()
+	return context.Cause(ctx)
+}
+
+func (s *Session) read(ctx context.Context, h Handler) error {
+	for {
+		m, err := s.peer.receive(ctx)
+		if err != nil {
+			return err
+		}
+		if err := deliver(m, h); err != nil {
+			return err
+		}
+	}
+}
+
+func deliver(m wire.LinkMessage, h Handler) error {
+	switch m := m.(type) {
+	case wire.Attached:
+		h.Attached(m)
+	case wire.Refused:
+		h.Refused(m)
+	case wire.Ack:
+		h.Ack(m)
+	case wire.EventMessage:
+		h.Event(m)
+	case wire.Room:
+		h.Room(m)
+	case wire.CatalogMessage:
+		h.Catalog(m)
+	case wire.Offline:
+		h.Offline(m)
+	case wire.Heartbeat:
+	default:
+		return misuse("a gateway cannot take a %T", m)
+	}
+	return nil
+}
+
+// Attach asks the host to open the run's scope and to authorise the run (RH47);
+// Attached or Refused answers. On a run that is attached it starts over.
+func (s *Session) Attach(ctx context.Context, m wire.Attach) error { return s.peer.send(ctx, m) }
+
+// Command sends one command; Ack answers.
+func (s *Session) Command(ctx context.Context, m wire.CommandMessage) error {
+	return s.peer.send(ctx, m)
+}
+
+// Cursor retires the envelopes of a run up to cursor (RH49).
+func (s *Session) Cursor(ctx context.Context, runID string, cursor uint64) error {
+	return s.peer.send(ctx, wire.CursorMessage{RunID: runID, Cursor: cursor})
+}
+
+// Detach ends the attachment of a run. Events that are on their way still come.
+func (s *Session) Detach(ctx context.Context, runID string) error {
+	return s.peer.send(ctx, wire.Detach{RunID: runID})
+}
+
+// RequestCatalog asks for the catalog under a challenge (RH15); Catalog answers.
+func (s *Session) RequestCatalog(ctx context.Context, challenge string) error {
+	return s.peer.send(ctx, wire.CatalogRequest{Challenge: challenge})
+}
+
+// Close ends the link; Serve returns soon after.
+func (s *Session) Close() error { return s.peer.conn.Close() }
