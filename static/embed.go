@@ -16,9 +16,9 @@ import (
 	"io/fs"
 )
 
-// FS is the folder: css/, js/ and vendor/. JavaScript tests are left out.
+// FS is the folder: css/, js/ and vendor/.
 //
-//go:embed css js/*.js vendor
+//go:embed css js/*.js vendor/*.js vendor/*.woff2 vendor/*.txt
 var FS embed.FS
 
 // Version names the content of a static folder in 12 hex digits: the same files

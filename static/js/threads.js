@@ -49,7 +49,7 @@ export class Threads {
 
   /** @param {{threads?: Thread[], next?: string} | undefined} reply */
   start(reply) {
-    if (reply?.threads) this.take(reply, true);
+    if (reply?.threads) this.take({ threads: reply.threads, next: reply.next }, true);
     this.draw();
   }
 
@@ -57,7 +57,8 @@ export class Threads {
   async live() {
     try {
       const follow = await this.line.request('threads.follow', this.feedSeq >= 0 ? { sinceSeq: this.feedSeq } : {});
-      for (const event of follow.events ?? []) this.feed(event, false);
+      // The first time the list that follows says it all.
+      if (this.feedSeq >= 0) for (const event of follow.events ?? []) this.feed(event, false);
       this.feedSeq = Math.max(this.feedSeq, follow.latestSeq ?? 0);
       const reply = await this.line.request('threads.list', { limit: PAGE });
       this.take(reply, this.known.size <= PAGE);
