@@ -71,7 +71,7 @@ func FuzzF29_ReaderAgreesWithTheStandard(f *testing.F) {
 			}
 			for i := range got {
 				if got[i].name != want[i].name || !bytes.Equal(got[i].data, want[i].data) {
-					t.Fatalf("%s: event %d of %q = %q, want %q", name, i, in, got[i], want[i])
+					t.Fatalf("%s: event %d of %q = %q, want %q", name, i, in, got[i].data, want[i].data)
 				}
 			}
 		}
