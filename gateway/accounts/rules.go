@@ -112,6 +112,8 @@ func FieldMessage(f wire.Field) string {
 		return "Enter a name."
 	case wire.Field{Path: "name", Rule: "max"}:
 		return "A name may have at most 100 characters."
+	case wire.Field{Path: "name", Rule: "utf8"}:
+		return "The name holds characters that cannot be shown."
 	case wire.Field{Path: "email", Rule: "required"}:
 		return "Enter an email address."
 	case wire.Field{Path: "email", Rule: "type"}:
@@ -124,6 +126,8 @@ func FieldMessage(f wire.Field) string {
 		return "The password needs at least 10 characters."
 	case wire.Field{Path: "password", Rule: "max"}:
 		return "A password may have at most 1,024 bytes."
+	case wire.Field{Path: "password", Rule: "utf8"}:
+		return "The password is not valid text."
 	case wire.Field{Path: "role", Rule: "enum"}:
 		return "The role is member or admin."
 	case wire.Field{Path: "scopes", Rule: "required"}:

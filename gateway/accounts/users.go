@@ -111,6 +111,9 @@ func (s *Service) UserByEmail(ctx context.Context, actor gateway.Actor, email st
 // one, and ends every other session and token of the account. Errors:
 // credentials_invalid, bad_request with Fields, rate_limited.
 func (s *Service) ChangePassword(ctx context.Context, actor gateway.Actor, current, password, address string) error {
+	if err := checkPassword(password); err != nil {
+		return err
+	}
 	acc, err := s.store.AccountByID(ctx, actor.OrgID, actor.AccountID)
 	if err != nil {
 		return err
