@@ -13,6 +13,8 @@ var (
 	// every later update with it: stop, open the database again, and read which
 	// of the two happened.
 	ErrIndeterminate = errors.New("sqldb: outcome of a commit is unknown; reopen the database")
+	// ErrClaimed tells that a part of the database has an owner already.
+	ErrClaimed = errors.New("sqldb: already in use")
 	// ErrSchemaNewer marks a database that a newer release has migrated.
 	ErrSchemaNewer = errors.New("sqldb: database was written by a newer release")
 )

@@ -89,9 +89,10 @@ type DB struct {
 	stopped  chan struct{} // closed when the writer has returned
 
 	// mu is held for reading while an update takes its place in the queue, and for
-	// writing while closed is set and closing is closed.
+	// writing while closed is set and closing is closed, and for claims.
 	mu     sync.RWMutex
 	closed bool
+	claims map[string]bool
 
 	broken   atomic.Pointer[error] // set once, by the writer
 	dirty    chan struct{}         // wakes the checkpointer
@@ -247,4 +248,23 @@ func narrow(paths ...string) error {
 		}
 	}
 	return nil
+}
+
+// Claim makes the caller the one owner of a part of the database, named by name,
+// among all users of this DB. It fails with ErrClaimed while somebody else is.
+func (db *DB) Claim(name string) (release func(), err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.claims[name] {
+		return nil, fmt.Errorf("%w: %s", ErrClaimed, name)
+	}
+	if db.claims == nil {
+		db.claims = make(map[string]bool)
+	}
+	db.claims[name] = true
+	return sync.OnceFunc(func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		delete(db.claims, name)
+	}), nil
 }

@@ -37,6 +37,8 @@ CREATE TABLE native_turns (
     reasoning_effort    TEXT    NOT NULL,
     max_output_tokens   INTEGER NOT NULL CHECK (max_output_tokens BETWEEN 0 AND 4294967295),
     created_at          INTEGER NOT NULL,
+    -- Its turn.started; its deltas follow on it.
+    started_seq         INTEGER NOT NULL UNIQUE REFERENCES native_events (seq) DEFERRABLE INITIALLY DEFERRED,
     interrupt_requested INTEGER NOT NULL DEFAULT 0 CHECK (interrupt_requested IN (0, 1)),
     ended_at            INTEGER,
     usage               TEXT,
@@ -105,4 +107,3 @@ CREATE TABLE native_events (
 );
 
 CREATE INDEX native_events_thread ON native_events (thread_id, seq);
-CREATE INDEX native_events_turn ON native_events (turn_id, seq) WHERE turn_id IS NOT NULL;

@@ -1,0 +1,42 @@
+// Package native is the runtime behind a relay host: it owns native threads,
+// their turns and items, and the ledger of everything that happened in them.
+//
+// # Records
+//
+// A thread is a conversation, pinned to a system prompt. A turn is one round of
+// it: the person's message, and one request to a provider. The ledger holds the
+// events of all threads under one rising sequence number. A turn is live from the
+// moment that it is accepted until its one turn.completed is in the ledger:
+//
+//	in_progress ─engine─▶ completed | failed
+//	in_progress ─InterruptTurn, Close─▶ interrupted
+//	in_progress ─Open after a crash─▶ interrupted, "recovered": true
+//
+// # Promises
+//
+//   - A turn is accepted in one durable step (operation, item, turn, thread pointer,
+//     turn.started) before a provider hears of it (RH67), and each accepted turn
+//     makes at most one provider request, in the process that accepted it: what a
+//     crash cuts short is settled as interrupted, never sent again (RH70).
+//   - An operation key stands for one request for ever; the same request with the
+//     same key is the same turn (RH66).
+//   - Every event is durable before a Watch function is called and before Events
+//     returns it. A piece of an answer and its sequence number are one durable step
+//     (RH69, RH71).
+//   - The end of a turn, the texts of its items and its turn.completed are one
+//     durable step, so the ledger holds exactly one for each turn that ended.
+//   - A write that failed is tried again, as it stands, for as long as nothing of it
+//     can have been stored. A write whose outcome is unknown is never repeated: the
+//     turn is abandoned, the runtime is Broken and must be opened again, and the
+//     recovery at Open then reads what is true (RH71).
+//
+// # Goroutines
+//
+// A running turn has two: the engine calls provider.Client, and the recorder
+// appends what the engine emits to the ledger. While one append commits, further
+// deltas gather and become the next; the first goes at once. The engine waits
+// only if the recorder falls far behind. Close ends both and waits for them.
+//
+// Nothing here runs a tool: a request carries none, and a call that a provider
+// makes regardless ends the turn as provider.Settle says.
+package native
