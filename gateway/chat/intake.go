@@ -1,0 +1,377 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// storeRetry is how long a pipe waits before it tries again to store.
+const storeRetry = time.Second
+
+// Intake publishes the deltas of a batch and hands it to the run's pipe; see
+// gateway.Ledger. It fails only when the service was stopped.
+func (s *Service) Intake(_ context.Context, runID string, batch []wire.Envelope, durable func(cursor uint64)) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	s.lives.hostBack(runID)
+	p := parcel{cursor: batch[len(batch)-1].Seq, durable: durable}
+	for _, env := range batch {
+		if it, ok := s.takeIn(runID, env); ok {
+			p.items = append(p.items, it)
+		}
+	}
+	if !s.pipes.put(runID, p) {
+		return wire.NewError(wire.CodeShuttingDown, "The gateway is shutting down.")
+	}
+	return nil
+}
+
+// parcel is one batch on its way into the store.
+type parcel struct {
+	items   []item
+	cursor  uint64
+	durable func(cursor uint64)
+}
+
+// item is one envelope of a parcel that is to be stored. Exactly one of delta
+// and end is set, or none for a turn that has started.
+type item struct {
+	virtualID string
+	delta     *gateway.DeltaRow
+	end       *wire.CompletedPayload
+}
+
+// takeIn takes one envelope into memory and publishes it if it is a delta. ok is
+// false for what is known, of no interest, or of no turn of this run.
+func (s *Service) takeIn(runID string, env wire.Envelope) (it item, ok bool) {
+	it.virtualID = env.TurnID
+	switch env.Event {
+	case wire.EventTurnStarted:
+		return it, s.lives.ofHost(runID, env.TurnID) != nil
+	case wire.EventTurnCompleted:
+		var p wire.CompletedPayload
+		if err := json.Unmarshal(env.Payload, &p); err != nil {
+			s.log.Error("a host sent an end that cannot be read; the turn fails", "run", runID, "error", err)
+			p.Turn.Status = wire.NativeFailed
+		}
+		it.end = &p
+		return it, true
+	case wire.EventItemDelta:
+	default:
+		return it, false
+	}
+	var d wire.DeltaPayload
+	if err := json.Unmarshal(env.Payload, &d); err != nil {
+		s.log.Error("a host sent a delta that cannot be read", "run", runID, "error", err)
+		return it, false
+	}
+	lt := s.lives.ofHost(runID, env.TurnID)
+	if lt == nil || d.Kind != wire.DeltaMessage {
+		return it, false
+	}
+	lt.gate.Lock()
+	defer lt.gate.Unlock()
+	from, ok := lt.take(s.bus, env.SourceEventID, d.Delta)
+	it.delta = &gateway.DeltaRow{
+		TurnID: lt.turnID, From: from, To: from + int64(len(d.Delta)), Text: d.Delta, Sources: []string{env.SourceEventID},
+	}
+	return it, ok
+}
+
+// pipes store what hosts send, each run in order, runs beside each other. What
+// gathers while one transaction of a run is in flight becomes its next one.
+type pipes struct {
+	s *Service
+
+	mu sync.Mutex
+	// byRun holds the parcels of runs whose goroutine runs.
+	byRun map[string][]parcel
+}
+
+func newPipes(s *Service) *pipes { return &pipes{s: s, byRun: make(map[string][]parcel)} }
+
+// put adds a parcel and sees to it that somebody stores it; false after Stop.
+func (p *pipes) put(runID string, parcel parcel) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting, running := p.byRun[runID]
+	if !running && !p.s.spawn(func(ctx context.Context) { p.run(ctx, runID) }) {
+		return false
+	}
+	p.byRun[runID] = append(waiting, parcel)
+	return true
+}
+
+// take gives the waiting parcels of a run; none ends its goroutine.
+func (p *pipes) take(runID string) []parcel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting := p.byRun[runID]
+	if len(waiting) == 0 {
+		delete(p.byRun, runID)
+		return nil
+	}
+	p.byRun[runID] = nil
+	return waiting
+}
+
+// run stores parcels until none is left. A store that fails is tried again: the
+// host keeps what is not durable, so giving up at Stop loses nothing.
+func (p *pipes) run(ctx context.Context, runID string) {
+	for {
+		parcels := p.take(runID)
+		if parcels == nil {
+			return
+		}
+		threadID, ended, err := p.s.storeParcels(context.WithoutCancel(ctx), runID, parcels)
+		for err != nil {
+			p.s.log.Error("envelopes could not be stored; trying again", "run", runID, "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(storeRetry):
+			}
+			threadID, ended, err = p.s.storeParcels(context.WithoutCancel(ctx), runID, parcels)
+		}
+		for _, parcel := range parcels {
+			if parcel.durable != nil {
+				parcel.durable(parcel.cursor)
+			}
+		}
+		if ended {
+			p.s.drainSoon(threadID)
+		}
+	}
+}
+
+// hostEnd is an end that a host told, made ready outside of the transaction.
+type hostEnd struct {
+	ending  ending
+	text    string
+	outputs []*gateway.Event
+	usage   []gateway.UsageRow
+}
+
+// storeParcels stores parcels of a run in one transaction and raises the run's
+// cursor with them.
+func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parcel) (threadID string, ended bool, err error) {
+	items := merge(parcels)
+	ends := make(map[int]hostEnd)
+	for i, it := range items {
+		if it.end == nil {
+			continue
+		}
+		if ends[i], err = s.prepareEnd(ctx, runID, it); err != nil {
+			return "", false, err
+		}
+	}
+	err = s.update(ctx, func(u *unit) error {
+		ended = false
+		run, err := u.Run(ctx, runID)
+		if errors.Is(err, gateway.ErrNoRow) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		threadID = run.ThreadID
+		for i, it := range items {
+			t, err := u.TurnOfHost(ctx, runID, it.virtualID)
+			if errors.Is(err, gateway.ErrNoRow) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if t, err = u.lockTurn(ctx, t.ID); err != nil {
+				return err
+			}
+			if it.end != nil {
+				ended = true
+				err = s.storeEnd(ctx, u, t, ends[i])
+			} else {
+				err = s.storeProgress(ctx, u, t, it.delta)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return u.RaiseCursor(ctx, runID, parcels[len(parcels)-1].cursor)
+	})
+	return threadID, ended, err
+}
+
+// merge joins the items of parcels; deltas that follow each other become one row.
+func merge(parcels []parcel) []item {
+	var items []item
+	for _, p := range parcels {
+		for _, it := range p.items {
+			n := len(items)
+			if n > 0 && it.delta != nil && items[n-1].delta != nil &&
+				items[n-1].delta.TurnID == it.delta.TurnID && items[n-1].delta.To == it.delta.From {
+				last := *items[n-1].delta
+				last.Text, last.To = last.Text+it.delta.Text, it.delta.To
+				last.Sources = append(last.Sources[:len(last.Sources):len(last.Sources)], it.delta.Sources...)
+				items[n-1].delta = &last
+				continue
+			}
+			items = append(items, it)
+		}
+	}
+	return items
+}
+
+// storeProgress stores text of a turn, and that it runs. A turn that is final
+// takes no text any more.
+func (s *Service) storeProgress(ctx context.Context, u *unit, t gateway.TurnRow, d *gateway.DeltaRow) error {
+	if t.Status.Final() {
+		return nil
+	}
+	if err := s.markRunning(ctx, u, t); err != nil || d == nil {
+		return err
+	}
+	if d.From == 0 {
+		if err := u.AddMoment(ctx, t.ID, u.now, "first_text", ""); err != nil {
+			return err
+		}
+	}
+	return u.AppendDelta(ctx, *d)
+}
+
+// markRunning notes that the host has taken the turn.
+func (s *Service) markRunning(ctx context.Context, u *unit, t gateway.TurnRow) error {
+	if t.Status != gateway.TurnPending {
+		return nil
+	}
+	t.Status, t.StartedAt, t.Reason = gateway.TurnRunning, u.now, ""
+	if err := u.UpdateTurn(ctx, t); err != nil {
+		return err
+	}
+	if err := u.AddMoment(ctx, t.ID, u.now, "running", t.HostID); err != nil {
+		return err
+	}
+	u.state(t)
+	u.touch = true
+	u.afterCommit(func() {
+		if lt := s.lives.turn(t.ID); lt != nil {
+			lt.set(gateway.TurnRunning)
+		}
+	})
+	return nil
+}
+
+// prepareEnd makes everything of an end that costs time. All deltas before the
+// end are in memory by then, so the text is whole.
+func (s *Service) prepareEnd(ctx context.Context, runID string, it item) (hostEnd, error) {
+	end := hostEnd{ending: endingOf(*it.end)}
+	end.usage = usageOf(it.virtualID, *it.end)
+	lt := s.lives.ofHost(runID, it.virtualID)
+	turnID := ""
+	if lt != nil {
+		turnID = lt.turnID
+	} else if err := s.store.View(ctx, func(tx gateway.ChatTx) error {
+		t, err := tx.TurnOfHost(ctx, runID, it.virtualID)
+		if err == nil && !t.Status.Final() {
+			turnID = t.ID
+		}
+		if errors.Is(err, gateway.ErrNoRow) {
+			return nil
+		}
+		return err
+	}); err != nil {
+		return end, err
+	}
+	if turnID == "" {
+		return end, nil
+	}
+	var err error
+	if end.text, err = s.textOf(ctx, lt, turnID); err != nil {
+		return end, err
+	}
+	end.outputs = s.outputs(turnID, end.ending.output(), end.text)
+	return end, nil
+}
+
+// storeEnd stores the end that a host told. For a turn that is final already it
+// changes nothing but usage, and opens the thread that the turn held closed.
+func (s *Service) storeEnd(ctx context.Context, u *unit, t gateway.TurnRow, end hostEnd) error {
+	if err := u.AddUsage(ctx, t.ID, end.usage); err != nil {
+		return err
+	}
+	if err := s.hostDone(ctx, u, t); err != nil {
+		return err
+	}
+	if t.Status.Final() {
+		return nil
+	}
+	if t.StartedAt == 0 {
+		t.StartedAt = u.now
+	}
+	return s.settle(ctx, u, t, end.ending, end.text, end.outputs)
+}
+
+// endingOf says how a turn ends whose host told p.
+func endingOf(p wire.CompletedPayload) ending {
+	e := ending{hostDone: true, status: gateway.TurnFailed}
+	var out wire.Outcome
+	if p.Outcome != nil {
+		out = *p.Outcome
+	}
+	e.finish, e.retryAt = out.Finish, out.RetryAt
+	switch {
+	case out.Error != "":
+		e.error = endCode(out.Error)
+	case p.Turn.Status == wire.NativeCompleted:
+		e.status = gateway.TurnCompleted
+	case p.Turn.Status == wire.NativeInterrupted, p.Turn.Status == wire.NativeCanceled:
+		// Nobody here asked for it: the host's process ended under the turn.
+		e.error = wire.CodeHostRestarted
+	default:
+		e.error = wire.CodeModelFailed
+	}
+	return e
+}
+
+// usageOf makes the usage rows of what a provider reported, without those of
+// zero. Cached input stands in rows of its own; reasoning only where it is not
+// part of the output.
+func usageOf(virtualID string, p wire.CompletedPayload) []gateway.UsageRow {
+	var reported wire.Usage
+	if len(p.Turn.Usage) == 0 || json.Unmarshal(p.Turn.Usage, &reported) != nil {
+		return nil
+	}
+	response := virtualID
+	if p.Outcome != nil && p.Outcome.ResponseID != "" {
+		response = p.Outcome.ResponseID
+	}
+	read, written := value(reported.PromptCacheHitTokens), value(reported.PromptCacheWrite)
+	input := int64(reported.InputTokens) - read - written
+	var rows []gateway.UsageRow
+	add := func(category string, n int64) {
+		if n > 0 {
+			rows = append(rows, gateway.UsageRow{ResponseID: response, Category: category, Quantity: n})
+		}
+	}
+	add("tokens.cache_creation", written)
+	add("tokens.cache_read", read)
+	add("tokens.input", input)
+	add("tokens.output", int64(reported.OutputTokens))
+	if reported.ReasoningOutside {
+		add("tokens.reasoning", value(reported.ReasoningTokens))
+	}
+	return rows
+}
+
+func value(n *uint64) int64 {
+	if n == nil {
+		return 0
+	}
+	return int64(*n)
+}

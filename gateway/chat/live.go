@@ -1,0 +1,299 @@
+package chat
+
+import (
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/gateway"
+)
+
+// live is a turn that is not final, with the text that was shown of it so far.
+type live struct {
+	turnID, threadID, runID, virtualID string
+	created                            int64
+
+	// gate is held while text is taken in and published, and by whoever ends the
+	// turn in the host's stead, across the transaction. It comes before mu.
+	gate sync.Mutex
+
+	// mu guards the rest. It is held while a delta is published, so a snapshot
+	// under it is exactly what was published before it.
+	mu      sync.Mutex
+	status  gateway.TurnStatus
+	reason  string
+	retryAt time.Time
+	text    []byte
+	sources map[string]struct{} // native events in text
+	split   Splitter            // nil: no blocks
+	blocks  []gateway.Block
+	ended   bool // nothing is taken in or published any more
+}
+
+func (s *Service) newLive(t gateway.TurnRow) *live {
+	lt := &live{
+		turnID: t.ID, threadID: t.ThreadID, runID: t.RunID, virtualID: t.VirtualTurnID,
+		created: t.CreatedAt, status: t.Status, reason: t.Reason, sources: make(map[string]struct{}),
+	}
+	if s.newSplitter != nil {
+		lt.split = s.newSplitter()
+	}
+	return lt
+}
+
+// restore takes up stored text after a restart; nothing is published.
+func (lt *live) restore(deltas []gateway.DeltaRow) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	for _, d := range deltas {
+		for _, src := range d.Sources {
+			lt.sources[src] = struct{}{}
+		}
+		lt.extend(d.Text)
+	}
+}
+
+// extend needs mu. It gives the blocks that the text finished.
+func (lt *live) extend(text string) []gateway.Block {
+	lt.text = append(lt.text, text...)
+	if lt.split == nil {
+		return nil
+	}
+	blocks := lt.split.Append(text)
+	lt.blocks = append(lt.blocks, blocks...)
+	return blocks
+}
+
+// take adds a delta and publishes it. ok is false if its native event is known
+// or the turn is over. The caller holds gate.
+func (lt *live) take(bus gateway.Bus, source, text string) (from int64, ok bool) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.ended || text == "" {
+		return 0, false
+	}
+	if source != "" {
+		if _, known := lt.sources[source]; known {
+			return 0, false
+		}
+		lt.sources[source] = struct{}{}
+	}
+	from = int64(len(lt.text))
+	blocks := lt.extend(text)
+	topic := gateway.ThreadTopic(lt.threadID)
+	bus.Publish(topic, deltaPush(lt.threadID, lt.turnID, from, text))
+	for _, b := range blocks {
+		bus.Publish(topic, blockPush(lt.threadID, lt.turnID, b))
+	}
+	return from, true
+}
+
+// shown is the text that was published so far.
+func (lt *live) shown() string {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return string(lt.text)
+}
+
+// finish marks the turn as over.
+func (lt *live) finish() {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	lt.ended = true
+}
+
+// set notes the status of the turn; a reason to wait ends with it.
+func (lt *live) set(status gateway.TurnStatus) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	lt.status, lt.reason, lt.retryAt = status, "", time.Time{}
+}
+
+// wait notes why the turn waits; changed is false if that is known. A turn that
+// runs waits for nothing.
+func (lt *live) wait(reason string, retryAt time.Time) (st turnState, changed bool) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.ended || lt.status != gateway.TurnPending || (lt.reason == reason && lt.retryAt.Equal(retryAt)) {
+		return st, false
+	}
+	lt.reason, lt.retryAt = reason, retryAt
+	return turnState{
+		Type: "turn.state", ThreadID: lt.threadID, TurnID: lt.turnID,
+		Status: lt.status, Reason: reason, RetryAt: stamp(retryAt),
+	}, true
+}
+
+// standing is the status of the turn and why it is not running yet.
+func (lt *live) standing() (gateway.TurnStatus, string) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.status, lt.reason
+}
+
+// view is what thread.open gives of the turn: text from offset on, at most limit
+// bytes, cut between characters, and the pushes that bring the rest.
+func (lt *live) view(offset int64, limit int, html bool) (v gateway.LiveTurn, then []gateway.Push, ended bool) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	v = gateway.LiveTurn{TurnID: lt.turnID, Status: lt.status, Reason: lt.reason, Offset: offset}
+	if offset > int64(len(lt.text)) || !runeStart(lt.text, offset) {
+		v.Offset, v.Resync = 0, true
+	}
+	rest := string(lt.text[v.Offset:])
+	pieces := cut(rest, limit)
+	v.Next = v.Offset
+	if len(pieces) > 0 {
+		v.Text = pieces[0]
+		v.Next += int64(len(v.Text))
+		at := v.Next
+		for _, p := range pieces[1:] {
+			then = append(then, deltaPush(lt.threadID, lt.turnID, at, p))
+			at += int64(len(p))
+		}
+	}
+	if !html {
+		return v, then, lt.ended
+	}
+	room := limit
+	for i, b := range lt.blocks {
+		if room -= len(b.HTML); room < 0 && i > 0 {
+			for _, late := range lt.blocks[i:] {
+				then = append(then, blockPush(lt.threadID, lt.turnID, late))
+			}
+			break
+		}
+		v.Blocks = append(v.Blocks, b)
+	}
+	return v, then, lt.ended
+}
+
+func runeStart(text []byte, offset int64) bool {
+	return offset == int64(len(text)) || utf8.RuneStart(text[offset])
+}
+
+// cut splits text between characters into pieces of at most limit bytes.
+func cut(text string, limit int) []string {
+	var pieces []string
+	for len(text) > limit {
+		n := limit
+		for n > limit-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		pieces = append(pieces, text[:n])
+		text = text[n:]
+	}
+	if text != "" {
+		pieces = append(pieces, text)
+	}
+	return pieces
+}
+
+// registry finds live turns, and knows since when the hosts of runs are away. It
+// holds no lock of a live turn.
+type registry struct {
+	mu       sync.RWMutex
+	byTurn   map[string]*live
+	byThread map[string]*live
+	byRun    map[string]*live
+	away     map[string]time.Time // run of a live turn → since when
+}
+
+func newRegistry() *registry {
+	return &registry{
+		byTurn: make(map[string]*live), byThread: make(map[string]*live),
+		byRun: make(map[string]*live), away: make(map[string]time.Time),
+	}
+}
+
+func (r *registry) add(lt *live) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byTurn[lt.turnID], r.byThread[lt.threadID] = lt, lt
+	if lt.runID != "" {
+		r.byRun[lt.runID] = lt
+	}
+}
+
+// remove forgets a turn that is final.
+func (r *registry) remove(lt *live) {
+	lt.finish()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byTurn, lt.turnID)
+	if r.byThread[lt.threadID] == lt {
+		delete(r.byThread, lt.threadID)
+	}
+	if r.byRun[lt.runID] == lt {
+		delete(r.byRun, lt.runID)
+		delete(r.away, lt.runID)
+	}
+}
+
+func (r *registry) turn(turnID string) *live {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byTurn[turnID]
+}
+
+func (r *registry) thread(threadID string) *live {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byThread[threadID]
+}
+
+func (r *registry) run(runID string) *live {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byRun[runID]
+}
+
+// ofHost finds a turn by the name that its host knows it by.
+func (r *registry) ofHost(runID, virtualID string) *live {
+	if lt := r.run(runID); lt != nil && lt.virtualID == virtualID {
+		return lt
+	}
+	return nil
+}
+
+// all gives the live turns.
+func (r *registry) all() []*live {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	list := make([]*live, 0, len(r.byTurn))
+	for _, lt := range r.byTurn {
+		list = append(list, lt)
+	}
+	return list
+}
+
+// hostAway notes that the host of a live run does not answer; the first note
+// counts.
+func (r *registry) hostAway(runID string, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.away[runID]; !known && r.byRun[runID] != nil {
+		r.away[runID] = since
+	}
+}
+
+// hostBack notes a sign of life for a run.
+func (r *registry) hostBack(runID string) {
+	r.mu.RLock()
+	_, away := r.away[runID]
+	r.mu.RUnlock()
+	if !away {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.away, runID)
+}
+
+// awaySince tells since when the host of a run does not answer.
+func (r *registry) awaySince(runID string) (time.Time, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t, ok := r.away[runID]
+	return t, ok
+}
