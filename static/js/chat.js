@@ -115,6 +115,7 @@ class ChatPage {
     this.line.open();
     this.outbox.resume();
     this.drawState();
+    focusMessage();
   }
 
   /** Opens a thread as the reader's next step. @param {string} threadId "" is a new one */
@@ -124,7 +125,7 @@ class ChatPage {
       this.show(threadId);
     }
     this.drawer.close();
-    byId('message').focus();
+    focusMessage();
   }
 
   /** @param {string} threadId */
@@ -249,7 +250,7 @@ class ChatPage {
     if (!message.threadId && !this.threadId) {
       history.replaceState(null, '', this.path(reply.threadId));
       this.show(reply.threadId);
-      byId('message').focus();
+      focusMessage();
     }
     this.drawState();
   }
@@ -350,6 +351,11 @@ class ChatPage {
 /** @param {string} path */
 function threadOf(path) {
   return /\/chats\/([^/]+)\/?$/.exec(path)?.[1] ?? '';
+}
+
+/** Ready to type, but without opening a touch keyboard over the thread. */
+function focusMessage() {
+  if (matchMedia('(pointer: fine)').matches) byId('message').focus();
 }
 
 function emptyFold() {

@@ -67,7 +67,7 @@ export class Transcript {
       make: () => h('div', { class: 'ask refused' },
         h('div', { class: 'bubble' }, item.text),
         h('small', {}, `Not answered. ${cause} ${cure}`),
-        h('div', { class: 'meta' }, h('button', { type: 'button', onclick: () => this.actions.onReuse(item.text) }, 'Edit and send again'))),
+        h('div', { class: 'meta' }, h('button', { type: 'button', onclick: () => this.actions.onReuse(item.text) }, 'Edit and resend'))),
     }]);
   }
 
@@ -129,7 +129,7 @@ export class Transcript {
     }
     const ask = item.parts.find((part) => part.kind === 'ask');
     if (ask && item.status !== 'completed') {
-      meta.append(h('button', { type: 'button', onclick: () => this.actions.onReuse(ask.text) }, 'Edit and send again'));
+      meta.append(h('button', { type: 'button', onclick: () => this.actions.onReuse(ask.text) }, 'Edit and resend'));
     }
     meta.append(h('button', { type: 'button', 'data-testid': 'what-happened', onclick: () => this.actions.onDetails(item.turnId) }, 'What happened?'));
     return meta;

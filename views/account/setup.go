@@ -32,21 +32,32 @@ type SetupPage struct {
 
 func (p SetupPage) fields() []views.FieldModel {
 	hint := ""
-	if p.MinPassword > 0 {
+	if p.MinPassword > 0 && p.Errors["password"] == "" {
 		hint = "At least " + strconv.Itoa(p.MinPassword) + " characters. A few words in a row are easiest to remember."
 	}
 	return []views.FieldModel{
 		{
 			Name: "name", Label: "Your name", Type: "text", Value: p.Name, Autocomplete: "name",
-			Error: p.Errors["name"], Autofocus: true,
+			Error: p.Errors["name"], Autofocus: p.first() == "name",
 		},
 		{
 			Name: "email", Label: "Email", Type: "email", Value: p.Email, Autocomplete: "username",
-			Error: p.Errors["email"],
+			Error: p.Errors["email"], Autofocus: p.first() == "email",
 		},
 		{
 			Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password",
 			Error: p.Errors["password"], Hint: hint, MinLength: p.MinPassword,
+			Autofocus: p.first() == "password",
 		},
 	}
+}
+
+// first is the field to start in: the first wrong one.
+func (p SetupPage) first() string {
+	for _, name := range []string{"name", "email", "password"} {
+		if p.Errors[name] != "" {
+			return name
+		}
+	}
+	return "name"
 }
