@@ -18,8 +18,6 @@ type Board interface {
 	AdminTurns(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminTurn], error)
 	AdminHosts(ctx context.Context, actor gateway.Actor) ([]gateway.AdminHost, error)
 	AdminRoutes(ctx context.Context, actor gateway.Actor) ([]gateway.AdminRoute, error)
-	// AccountNames gives the names of the org's accounts by id.
-	AccountNames(ctx context.Context, actor gateway.Actor) (map[string]string, error)
 }
 
 // boardLimit is how many bindings and turns the page shows.
@@ -34,7 +32,15 @@ func (s *Server) getAdmin(w http.ResponseWriter, r *http.Request, actor gateway.
 		Site: s.site, Name: who.account.Name, Org: who.org.Name,
 		SocketPath: socketPath, LogoutPath: logoutPath, Limit: boardLimit,
 	}
-	if err := fillBoard(r.Context(), s.cfg.Board, actor, &p); err != nil {
+	users, err := s.cfg.Accounts.Users(r.Context(), actor)
+	if err != nil {
+		return err
+	}
+	n := names{hosts: make(map[string]string), accounts: make(map[string]string, len(users))}
+	for _, u := range users {
+		n.accounts[u.ID] = u.Name
+	}
+	if err := fillBoard(r.Context(), s.cfg.Board, actor, n, &p); err != nil {
 		return err
 	}
 	s.render(w, r, http.StatusOK, p.View())
@@ -47,16 +53,11 @@ type names struct {
 	accounts map[string]string
 }
 
-func fillBoard(ctx context.Context, board Board, actor gateway.Actor, p *admin.Page) error {
-	accounts, err := board.AccountNames(ctx, actor)
-	if err != nil {
-		return err
-	}
+func fillBoard(ctx context.Context, board Board, actor gateway.Actor, n names, p *admin.Page) error {
 	hosts, err := board.AdminHosts(ctx, actor)
 	if err != nil {
 		return err
 	}
-	n := names{hosts: make(map[string]string, len(hosts)), accounts: accounts}
 	for _, h := range hosts {
 		n.hosts[h.HostID] = h.Name
 		p.Hosts = append(p.Hosts, newHostRow(h))

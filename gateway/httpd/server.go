@@ -26,6 +26,7 @@ type Accounts interface {
 	Logout(ctx context.Context, secret, address string) error
 	Account(ctx context.Context, actor gateway.Actor) (gateway.Account, error)
 	Org(ctx context.Context, actor gateway.Actor) (gateway.Org, error)
+	Users(ctx context.Context, actor gateway.Actor) ([]accounts.User, error)
 	RecordRefusal(ctx context.Context, address, route string) error
 }
 
