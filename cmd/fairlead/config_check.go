@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/fairlead/fairlead/gateway/httpd"
+	"github.com/fairlead/fairlead/relay/provider"
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+const (
+	maxInflightLimit = 1024
+	maxNameBytes     = 100
+)
+
+// checker gathers what is wrong with values. It repeats none of them.
+type checker struct {
+	cfg    *config
+	faults []fault
+}
+
+// check tells what is wrong with the values of a complete config, in the order
+// in which they stand.
+func (c *config) check() []fault {
+	k := &checker{cfg: c}
+	if strings.TrimSpace(c.DataDir) == "" {
+		k.fault("data_dir", "must name a folder")
+	}
+	k.listen(c.Listen)
+	if c.PublicURL != "" {
+		if _, err := httpd.ParsePublicURL(c.PublicURL); err != nil {
+			k.fault("public_url", "must be an address such as https://chat.example.com, with nothing but host, port and path")
+		}
+	}
+	k.label("host.name", c.Host.Name)
+	if n := c.Host.MaxInflight; n < 1 || n > maxInflightLimit {
+		k.fault("host.max_inflight", fmt.Sprintf("must be from 1 to %d", maxInflightLimit))
+	}
+	k.providers(c.Host.Providers)
+	if c.Turn.PendingTimeout <= 0 {
+		k.fault("turn.pending_timeout", "must be more than nothing")
+	}
+	if c.Route.MaxWait < 0 {
+		k.fault("route.max_wait", "must not be negative")
+	}
+	k.oneOf("context.stopped_answers", c.Context.StoppedAnswers, "include", "omit")
+	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	k.oneOf("log.format", c.Log.Format, "text", "json")
+	slices.SortStableFunc(k.faults, func(a, b fault) int { return compareOrigins(a.origin, b.origin) })
+	return k.faults
+}
+
+func (k *checker) fault(path, problem string) {
+	k.faults = append(k.faults, fault{k.cfg.origins.of(path), path, problem})
+}
+
+func (k *checker) oneOf(path, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		k.fault(path, "must be "+strings.Join(allowed[:len(allowed)-1], ", ")+" or "+allowed[len(allowed)-1])
+	}
+}
+
+func (k *checker) listen(addr string) {
+	_, port, err := net.SplitHostPort(addr)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
+		k.fault("listen", "must be host:port, such as 127.0.0.1:8080")
+	}
+}
+
+// label checks a name that people see.
+func (k *checker) label(path, name string) {
+	odd := strings.ContainsFunc(name, unicode.IsControl)
+	if strings.TrimSpace(name) == "" || len(name) > maxNameBytes || odd {
+		k.fault(path, fmt.Sprintf("must be a name of 1 to %d bytes on one line", maxNameBytes))
+	}
+}
+
+func (k *checker) providers(list []providerConfig) {
+	if len(list) == 0 {
+		k.fault("host.providers", "must name at least one provider, or not be there")
+	}
+	type route struct{ id, key string }
+	seen := map[route]int{}
+	for i := range list {
+		path := fmt.Sprintf("host.providers[%d]", i)
+		k.provider(path, &list[i])
+		r := route{list[i].ID, list[i].Key}
+		if first, double := seen[r]; double {
+			k.fault(path, fmt.Sprintf("has the id and key of host.providers[%d]", first))
+			continue
+		}
+		seen[r] = i
+	}
+}
+
+func (k *checker) provider(path string, p *providerConfig) {
+	for _, name := range []struct{ field, value string }{{"id", p.ID}, {"key", p.Key}} {
+		switch {
+		case name.value == "":
+			k.fault(path+"."+name.field, "is missing")
+		case !wire.ValidRouteID(name.value):
+			k.fault(path+"."+name.field, "is not a safe route id (RH20): letters, digits and . _ - only, at most 128, not like a key or a path")
+		}
+	}
+	k.label(path+".name", p.Name)
+	k.credentialNames(path, p)
+	k.client(path, p)
+	k.models(path, p)
+}
+
+// variableName is the name of an environment variable; keyLike what a key looks
+// like that somebody put in its place.
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	keyLike      = regexp.MustCompile(`^(sk|gsk|hf|rk|pk|ghp|xai)_`)
+)
+
+func (k *checker) credentialNames(path string, p *providerConfig) {
+	if p.APIKeyEnv != "" && p.APIKeyFile != "" {
+		k.fault(path+".api_key_file", "stands beside api_key_env: only one of them can be")
+	}
+	if p.APIKeyEnv != "" && (!variableName.MatchString(p.APIKeyEnv) || keyLike.MatchString(p.APIKeyEnv)) {
+		k.fault(path+".api_key_env", "must be the name of an environment variable, not the key itself")
+	}
+}
+
+// client has the provider package check what it is made with.
+func (k *checker) client(path string, p *providerConfig) {
+	if p.API == "" {
+		k.fault(path+".api", "is missing")
+		return
+	}
+	if err := p.clientConfig(provider.Key{}).Validate(); err != nil {
+		if ce, ok := err.(*provider.ConfigError); ok { //nolint:errorlint // Validate returns no other
+			k.fault(path+"."+ce.Field, ce.Problem)
+		}
+	}
+	only := func(field string, set bool, apis ...provider.API) {
+		if set && !slices.Contains(apis, provider.API(p.API)) {
+			k.fault(path+"."+field, "is not for this api")
+		}
+	}
+	web := []provider.API{provider.APIChat, provider.APIResponses, provider.APIMessages}
+	only("base_url", p.BaseURL != "", web...)
+	only("api_key_env", p.APIKeyEnv != "", web...)
+	only("api_key_file", p.APIKeyFile != "", web...)
+	only("output_limit_field", p.OutputLimitField != "", provider.APIChat)
+	only("stream_usage", p.StreamUsage != nil, provider.APIChat)
+	only("replay_reasoning", p.ReplayReasoning, provider.APIChat)
+	only("thinking", p.Thinking != "", provider.APIMessages)
+	only("default_max_output_tokens", p.DefaultMaxOutputTokens != 0, provider.APIMessages)
+}
+
+func (k *checker) models(path string, p *providerConfig) {
+	if len(p.Models) == 0 {
+		k.fault(path+".models", "must name at least one model")
+	}
+	seen := map[string]int{}
+	for i := range p.Models {
+		m := &p.Models[i]
+		at := fmt.Sprintf("%s.models[%d]", path, i)
+		switch first, double := seen[m.ID]; {
+		case m.ID == "":
+			k.fault(at+".id", "is missing")
+		case !wire.ValidModelID(m.ID):
+			k.fault(at+".id", "is not a safe model id (RH19): letters, digits and . _ : / + - only, at most 256, not like a key, "+
+				"a path or an address; the provider's own name goes under upstream")
+		case double:
+			k.fault(at+".id", fmt.Sprintf("is that of models[%d] too", first))
+		default:
+			seen[m.ID] = i
+		}
+		k.facts(at, m)
+	}
+}
+
+func (k *checker) facts(path string, m *modelConfig) {
+	k.label(path+".upstream", m.Upstream)
+	k.label(path+".family", m.Family)
+	for _, f := range []struct{ field, value string }{
+		{"image_input", m.ImageInput}, {"max_output_tokens", m.MaxOutputTokens}, {"reasoning_effort", m.ReasoningEffort},
+	} {
+		k.oneOf(path+"."+f.field, f.value, string(wire.Supported), string(wire.Unsupported), string(wire.Unknown))
+	}
+	levels := path + ".reasoning_effort_levels"
+	for i, level := range m.ReasoningLevels {
+		item := fmt.Sprintf("%s[%d]", levels, i)
+		switch canonical, ok := wire.NormalizeEffort(level); {
+		case !ok:
+			k.fault(item, "must be minimal, low, medium, high, xhigh, ultra, max or auto")
+		case canonical == "off":
+			k.fault(item, "is always there and is not listed")
+		case slices.Index(m.ReasoningLevels, level) != i:
+			k.fault(item, "stands twice")
+		}
+	}
+	if len(m.ReasoningLevels) > 0 && m.ReasoningEffort != string(wire.Supported) {
+		k.fault(levels, "needs reasoning_effort: supported")
+	}
+}
