@@ -78,28 +78,12 @@ func (s *engines) activate(e *engine, t *turn) {
 	s.use(e)
 }
 
-// finished opens e for the next turn; the place of the ended one stays taken.
-func (s *engines) finished(e *engine) {
+// deactivate ends the active turn of e: e is open for the next one.
+func (s *engines) deactivate(e *engine) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	e.active = nil
-}
-
-// deactivate ends the active turn of e and its use of e.
-func (s *engines) deactivate(e *engine, t *turn) {
-	s.mu.Lock()
-	if e.active == t {
-		e.active = nil
-	}
 	s.mu.Unlock()
 	s.unuse(e)
-}
-
-// busy tells whether e has an active turn.
-func (s *engines) busy(e *engine) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.active != nil
 }
 
 // activeTurn gives the active turn of a thread, or nil.

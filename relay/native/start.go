@@ -60,8 +60,8 @@ func replay(known, op Operation) error {
 
 // accept stores a new turn and starts its engine. The caller holds e.
 func (r *Runtime) accept(ctx context.Context, e *engine, t relay.StartTurn, op Operation, prompt string) error {
-	if r.engines.busy(e) {
-		return wire.NewError(wire.CodeTurnActive, "This conversation has a turn in progress.")
+	if err := r.awaitEnd(ctx, e); err != nil {
+		return err
 	}
 	route, ok := r.routes(t.ModelProvider, t.ModelProviderID, t.Model)
 	if !ok {
@@ -82,6 +82,7 @@ func (r *Runtime) accept(ctx context.Context, e *engine, t relay.StartTurn, op O
 	known, ok, err := r.store.AcceptTurn(ctx, a)
 	if err != nil || !ok {
 		r.dismiss(turn)
+		r.turns.Done()
 	}
 	switch {
 	case errors.Is(err, ErrActive):
@@ -98,6 +99,29 @@ func (r *Runtime) accept(ctx context.Context, e *engine, t relay.StartTurn, op O
 	return nil
 }
 
+// awaitEnd fails while the thread has an active turn. A turn whose end is stored
+// is not one, though its engine may still be about to leave: who has read the end
+// in the ledger is let in.
+func (r *Runtime) awaitEnd(ctx context.Context, e *engine) error {
+	t := r.engines.activeTurn(e.threadID)
+	if t == nil {
+		return nil
+	}
+	stored, err := r.store.Turn(ctx, e.threadID, t.record.ID)
+	if err != nil {
+		return r.failure(err)
+	}
+	if stored.Status.Live() {
+		return wire.NewError(wire.CodeTurnActive, "This conversation has a turn in progress.")
+	}
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return unavailable(context.Cause(ctx))
+	}
+}
+
 // admit gives a turn its place: the thread's active one, and a share of Close's
 // wait. It fails once the runtime is closing.
 func (r *Runtime) admit(t *turn) error {
@@ -111,12 +135,11 @@ func (r *Runtime) admit(t *turn) error {
 	return nil
 }
 
-// dismiss gives the place of a turn up.
+// dismiss ends a turn in memory: the thread is open for the next one.
 func (r *Runtime) dismiss(t *turn) {
 	t.cancel(nil)
+	r.engines.deactivate(t.engine)
 	close(t.done)
-	r.engines.deactivate(t.engine, t)
-	r.turns.Done()
 }
 
 // load reads the conversation of a thread into memory.

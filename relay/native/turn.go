@@ -108,7 +108,7 @@ func (r *Runtime) interruptGone(ctx context.Context, threadID, turnID string) er
 
 // runTurn is the engine of a turn: one provider request, then the end.
 func (r *Runtime) runTurn(t *turn) {
-	defer r.dismiss(t)
+	defer r.turns.Done()
 	recorded := make(chan struct{})
 	streamed := make(chan struct{})
 	go func() {
@@ -119,6 +119,9 @@ func (r *Runtime) runTurn(t *turn) {
 	close(streamed)
 	<-recorded
 	r.finish(t, res, err)
+	// The thread is open again before anybody hears of the end.
+	r.dismiss(t)
+	r.watchers.notify(t.record.ThreadID)
 }
 
 // call makes the turn's one provider request. A client that panics has failed.
@@ -252,7 +255,7 @@ func (r *Runtime) persist(patience time.Duration, write func(context.Context) er
 	}
 }
 
-// finish decides how a turn ended, stores that, and lets the next one in.
+// finish decides how a turn ended and stores that.
 func (r *Runtime) finish(t *turn, res provider.Result, err error) {
 	interrupted := t.seal()
 	if errors.Is(t.recordErr, ErrIndeterminate) {
@@ -278,9 +281,6 @@ func (r *Runtime) finish(t *turn, res provider.Result, err error) {
 	})
 	r.cooling.note(t.record, end, r.now())
 	r.logEnd(t, end, err)
-	// The thread is open again before anybody hears of the end.
-	r.engines.finished(t.engine)
-	r.watchers.notify(t.record.ThreadID)
 }
 
 // ending is how a turn ends.
