@@ -27,16 +27,16 @@ func (s *Server) getChat(w http.ResponseWriter, r *http.Request, actor gateway.A
 		if err != nil || id.String() != raw {
 			return noThread()
 		}
-		found, err := s.cfg.Chats.Thread(r.Context(), actor, raw)
+		found, err := s.cfg.Chats.Open(r.Context(), actor, gateway.OpenRequest{ThreadID: raw, Window: 1})
 		if wire.CodeOf(err) == wire.CodeNotFound {
 			return noThread()
 		}
 		if err != nil {
 			return err
 		}
-		thread = &found
+		thread = &found.Thread
 	}
-	list, err := s.cfg.Chats.ListThreads(r.Context(), actor, gateway.ListRequest{Limit: firstThreads})
+	list, err := s.cfg.Chats.List(r.Context(), actor, gateway.ListRequest{Limit: firstThreads})
 	if err != nil {
 		return err
 	}

@@ -116,10 +116,17 @@ func (g *Gate) Authenticate(r *http.Request) (gateway.Actor, error) {
 	if err != nil {
 		return gateway.Actor{}, err
 	}
-	if r.Header.Get("Upgrade") != "" && !g.origins.allow(r, r.Header.Get("Origin")) {
+	if r.Header.Get("Upgrade") != "" && !g.CheckOrigin(r) {
 		return gateway.Actor{}, originRefused()
 	}
 	return actor, nil
+}
+
+// CheckOrigin tells whether the page behind a request may use a session. One
+// without Origin may not: browsers send it with every upgrade.
+func (g *Gate) CheckOrigin(r *http.Request) bool {
+	origin := r.Header.Values("Origin")
+	return len(origin) == 1 && g.origins.allow(r, origin[0])
 }
 
 // ClientAddress is the address of the client, for logs and limits.

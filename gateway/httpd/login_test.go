@@ -65,11 +65,11 @@ func TestF14_ALoginThatCannotStickSaysSo(t *testing.T) {
 		// Cookie jars take a loopback address for safe, so go by a name.
 		br.at("chat.example.com")
 		res := br.do("POST", "http://chat.example.com/login", url.Values{"email": {memberEmail}, "password": {password}})
-		if at := res.Header.Get("Location"); res.StatusCode != 303 || !strings.HasPrefix(at, "/login/check") {
+		if at := res.Header.Get("Location"); res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(at, "/login/check") {
 			t.Fatalf("%s to %s", res.Status, at)
 		}
 		res = br.get("http://chat.example.com" + res.Header.Get("Location"))
-		if res.StatusCode != 400 || !strings.Contains(res.body, "did not send the session cookie back") ||
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(res.body, "did not send the session cookie back") ||
 			!strings.Contains(res.body, "https://chat.example.com/") || !strings.Contains(res.body, "public_url") {
 			t.Errorf("%s: %s", res.Status, res.body)
 		}
@@ -83,13 +83,13 @@ func TestF14_ALoginThatCannotStickSaysSo(t *testing.T) {
 		br.at("nas.example.net:8080")
 		res := br.do("POST", "/login", url.Values{"email": {memberEmail}, "password": {password}, "next": {"/chats/" + aThread}})
 		res = br.get(b.URL + res.Header.Get("Location"))
-		if res.StatusCode != 303 || res.Header.Get("Location") != "/chat/chats/"+aThread {
+		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/chat/chats/"+aThread {
 			t.Fatalf("%s to %s", res.Status, res.Header.Get("Location"))
 		}
-		if res = br.get(b.URL + res.Header.Get("Location")); res.StatusCode != 200 || !strings.Contains(res.body, "Tides &amp; knots") {
+		if res = br.get(b.URL + res.Header.Get("Location")); res.StatusCode != http.StatusOK || !strings.Contains(res.body, "Tides &amp; knots") {
 			t.Errorf("%s: %s", res.Status, res.body)
 		}
-		if res = br.get("/login?next=/admin"); res.StatusCode != 303 || res.Header.Get("Location") != "/chat/admin" {
+		if res = br.get("/login?next=/admin"); res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/chat/admin" {
 			t.Errorf("logged in already: %s to %s", res.Status, res.Header.Get("Location"))
 		}
 	})
@@ -129,7 +129,7 @@ func TestSessionStaysWithTheFolder(t *testing.T) {
 		gates = append(gates, g)
 	}
 	for i, want := range []wire.Code{"", "", wire.CodeUnauthorized} {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", b.URL, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.URL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestLoginFailsWithTheFormAndWhatWasTyped(t *testing.T) {
 			res = br.do("POST", "/login", url.Values{"email": {memberEmail}, "password": {"wrong"}})
 		}
 		wait, err := strconv.Atoi(res.Header.Get("Retry-After"))
-		if res.StatusCode != 429 || err != nil || wait < 1 || !strings.Contains(res.body, memberEmail) {
+		if res.StatusCode != http.StatusTooManyRequests || err != nil || wait < 1 || !strings.Contains(res.body, memberEmail) {
 			t.Errorf("%s, Retry-After %q: %s", res.Status, res.Header.Get("Retry-After"), res.body)
 		}
 		res = br.do("POST", "/login", url.Values{"email": {memberEmail}, "password": {password}}, "Accept", "application/json")
@@ -210,7 +210,7 @@ func TestLoginRotatesTheSessionAndLogoutEndsIt(t *testing.T) {
 		t.Errorf("the first cookie after a second login: %d", got)
 	}
 	res := br.do("POST", "/logout", url.Values{})
-	if c := sessionCookie(t, res); res.StatusCode != 303 || c.MaxAge >= 0 || c.Value != "" {
+	if c := sessionCookie(t, res); res.StatusCode != http.StatusSeeOther || c.MaxAge >= 0 || c.Value != "" {
 		t.Errorf("logout: %s, cookie %+v", res.Status, c)
 	}
 	if got := with(second); got != 401 {
@@ -255,17 +255,17 @@ func TestSetupOverHTTP(t *testing.T) {
 	if res := br.get("/login"); !strings.Contains(res.body, "not set up yet") {
 		t.Errorf("the login page does not say what to do: %s", res.body)
 	}
-	if res := br.get("/setup"); res.StatusCode != 400 || !strings.Contains(res.body, "whole setup link") {
+	if res := br.get("/setup"); res.StatusCode != http.StatusBadRequest || !strings.Contains(res.body, "whole setup link") {
 		t.Errorf("without token: %s", res.Status)
 	}
 	res := br.get(b.URL + link.RequestURI())
-	if res.StatusCode != 200 || !strings.Contains(res.body, `data-testid="setup-form"`) || !strings.Contains(res.body, `action="/fair/setup"`) {
+	if res.StatusCode != http.StatusOK || !strings.Contains(res.body, `data-testid="setup-form"`) || !strings.Contains(res.body, `action="/fair/setup"`) {
 		t.Fatalf("%s: %s", res.Status, res.body)
 	}
 	form := url.Values{"setup": {token}, "name": {"Ada <3"}, "email": {"nonsense"}, "password": {"short"}}
 	res = br.do("POST", "/setup", form)
 	for _, want := range []string{"This is not an email address.", "at least 10 characters", `value="Ada &lt;3"`, `value="nonsense"`} {
-		if res.StatusCode != 400 || !strings.Contains(res.body, want) {
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(res.body, want) {
 			t.Errorf("%s lacks %q: %s", res.Status, want, res.body)
 		}
 	}
@@ -284,7 +284,7 @@ func TestSetupOverHTTP(t *testing.T) {
 		case 303:
 			won++
 			c := sessionCookie(t, res)
-			if got := br.get("/admin", "Cookie", c.Name+"="+c.Value); got.StatusCode != 200 || !strings.Contains(got.body, "binding-7") {
+			if got := br.get("/admin", "Cookie", c.Name+"="+c.Value); got.StatusCode != http.StatusOK || !strings.Contains(got.body, "binding-7") {
 				t.Errorf("the new admin's dashboard: %s", got.Status)
 			}
 		case 400:
@@ -298,10 +298,10 @@ func TestSetupOverHTTP(t *testing.T) {
 	if won != 1 {
 		t.Errorf("%d of 4 setups won", won)
 	}
-	if res := br.get(b.URL + link.RequestURI()); res.StatusCode != 400 {
+	if res := br.get(b.URL + link.RequestURI()); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("the used link: %s", res.Status)
 	}
-	if res := br.get("/setup"); res.StatusCode != 303 || res.Header.Get("Location") != "/fair/login" {
+	if res := br.get("/setup"); res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/fair/login" {
 		t.Errorf("setup afterwards: %s", res.Status)
 	}
 }
@@ -338,7 +338,7 @@ func TestSecretsLeaveOnlyInTheCookie(t *testing.T) {
 		}
 		target := path(rt.Path) + "?token=" + link + "&password=" + password + "&next=/admin"
 		form := url.Values{"email": {adminEmail}, "password": {"canary-typed"}, "setup": {link}, "next": {"/x?" + link}}
-		if rt.Method == "GET" {
+		if rt.Method == http.MethodGet {
 			form = nil
 		}
 		target = strings.ReplaceAll(target, " ", "%20")

@@ -102,13 +102,17 @@ func newBench(t *testing.T, o options) *bench {
 		o.chats = chats{}
 	}
 	b.httpd, err = httpd.New(httpd.Config{
-		Gate: b.gate, Accounts: b.accounts, Chats: o.chats, Board: board{}, Socket: b.sockets,
+		Gate: b.gate, Accounts: b.accounts, Chats: o.chats, Dashboard: b.dashboard(), Socket: b.sockets,
 		Metrics: o.metrics, Checks: o.checks, Logger: logger, Version: "1.2.3", StaticDir: o.static,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func (b *bench) dashboard() *httpd.Dashboard {
+	return &httpd.Dashboard{Turns: board{}, Hosts: board{}, Routes: board{}, Users: b.accounts}
 }
 
 // people creates an admin and a member.
@@ -257,17 +261,17 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // chats has one thread, which is everybody's.
 type chats struct{}
 
-func (chats) ListThreads(context.Context, gateway.Actor, gateway.ListRequest) (gateway.ListReply, error) {
+func (chats) List(context.Context, gateway.Actor, gateway.ListRequest) (gateway.ListReply, error) {
 	title := "</script><script>alert(1)</script>"
 	return gateway.ListReply{Threads: []gateway.Thread{{ID: aThread, Title: &title}}}, nil
 }
 
-func (chats) Thread(_ context.Context, _ gateway.Actor, id string) (gateway.Thread, error) {
-	if id != aThread {
-		return gateway.Thread{}, wire.NewError(wire.CodeNotFound, "thread")
+func (chats) Open(_ context.Context, _ gateway.Actor, req gateway.OpenRequest) (gateway.OpenReply, error) {
+	if req.ThreadID != aThread {
+		return gateway.OpenReply{}, wire.NewError(wire.CodeNotFound, "thread")
 	}
 	title := "Tides & knots"
-	return gateway.Thread{ID: id, Title: &title}, nil
+	return gateway.OpenReply{Thread: gateway.Thread{ID: aThread, Title: &title}}, nil
 }
 
 type board struct{}

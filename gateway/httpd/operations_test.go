@@ -36,7 +36,7 @@ func TestStaticFiles(t *testing.T) {
 		t.Errorf("the page does not name its style sheet under the base path: %s", login.body)
 	}
 	res := br.get(b.asset("css/app.css"))
-	if res.StatusCode != 200 || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/css") ||
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/css") ||
 		!strings.Contains(res.Header.Get("Cache-Control"), "immutable") {
 		t.Errorf("%s %v", res.Status, res.Header)
 	}
@@ -44,11 +44,11 @@ func TestStaticFiles(t *testing.T) {
 	if again.StatusCode != http.StatusNotModified {
 		t.Errorf("with the ETag: %s", again.Status)
 	}
-	if old := br.get("/static/0123456789ab/css/app.css"); old.StatusCode != 200 || old.Header.Get("Cache-Control") != "no-cache" || old.body != res.body {
+	if old := br.get("/static/0123456789ab/css/app.css"); old.StatusCode != http.StatusOK || old.Header.Get("Cache-Control") != "no-cache" || old.body != res.body {
 		t.Errorf("another version: %s %v", old.Status, old.Header)
 	}
 	for _, bad := range []string{b.asset(""), b.asset("css"), b.asset("css/"), b.asset("../embed.go"), b.asset("css/%2e%2e/%2e%2e/embed.go"), "/static/"} {
-		if res := br.get(bad); res.StatusCode == 200 {
+		if res := br.get(bad); res.StatusCode == http.StatusOK {
 			t.Errorf("%s: %s", bad, res.Status)
 		}
 	}
@@ -112,7 +112,7 @@ func TestHealth(t *testing.T) {
 	b.httpd.Drain()
 	want("/readyz", 503, `"serving":"shutting_down"`)
 	want("/livez", 200, `"live":true`)
-	if res := br.get("/metrics", "Accept", "*/*"); res.StatusCode != 401 {
+	if res := br.get("/metrics", "Accept", "*/*"); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("metrics for a stranger: %s", res.Status)
 	}
 }
@@ -156,20 +156,20 @@ func TestPanicIsAnAnswerAndALine(t *testing.T) {
 	b.people(t)
 	br := b.as(t, memberEmail)
 	res := br.get("/")
-	if res.StatusCode != 500 || !strings.Contains(res.body, res.Header.Get("X-Request-Id")) || strings.Contains(res.body, "canary-panic") {
+	if res.StatusCode != http.StatusInternalServerError || !strings.Contains(res.body, res.Header.Get("X-Request-Id")) || strings.Contains(res.body, "canary-panic") {
 		t.Errorf("%s: %s", res.Status, res.body)
 	}
 	if log := b.log.String(); !strings.Contains(log, "canary-panic") || !strings.Contains(log, res.Header.Get("X-Request-Id")) {
 		t.Error("the panic is not in the log")
 	}
-	if res := br.get("/livez"); res.StatusCode != 200 {
+	if res := br.get("/livez"); res.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %s", res.Status)
 	}
 }
 
 type panicking struct{ chats }
 
-func (panicking) ListThreads(context.Context, gateway.Actor, gateway.ListRequest) (gateway.ListReply, error) {
+func (panicking) List(context.Context, gateway.Actor, gateway.ListRequest) (gateway.ListReply, error) {
 	panic("canary-panic")
 }
 

@@ -158,7 +158,7 @@ func TestF17_ForgedProxyHeadersChangeNothing(t *testing.T) {
 					}
 				}
 			}
-			if res := br.do("POST", "/login", url.Values{}, append(forged, "Origin", "https://evil.example")...); res.StatusCode != 403 {
+			if res := br.do("POST", "/login", url.Values{}, append(forged, "Origin", "https://evil.example")...); res.StatusCode != http.StatusForbidden {
 				t.Errorf("a foreign form: %s", res.Status)
 			}
 			if log := b.log.String(); strings.Contains(log, "203.0.113.9") || strings.Contains(log, "evil.example") {
@@ -186,7 +186,7 @@ func TestF17_OnlyListedProxiesNameTheClient(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			r.RemoteAddr = tt.peer
 			for _, line := range tt.forwarded {
 				r.Header.Add("X-Forwarded-For", line)

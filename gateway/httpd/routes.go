@@ -65,7 +65,7 @@ func (s *Server) build() http.Handler {
 		s.mux.Handle("GET "+s.site.Base, http.RedirectHandler(s.site.Base+"/", http.StatusMovedPermanently))
 		s.mux.Handle("GET /{$}", http.RedirectHandler(s.site.Base+"/", http.StatusFound))
 	}
-	var h http.Handler = s.orNothing()
+	h := s.orNothing()
 	h = s.guardOrigin(h)
 	h = limitBody(h)
 	h = s.secureHeaders(h)

@@ -33,7 +33,7 @@ func TestSQ12_EveryRouteLetsInWhomItNames(t *testing.T) {
 	for _, rt := range table {
 		t.Run(rt.Method+" "+rt.Path, func(t *testing.T) {
 			var form url.Values
-			if rt.Method == "POST" {
+			if rt.Method == http.MethodPost {
 				form = url.Values{}
 			}
 			if rt.Path == "/logout" { // of nobody, so that the sessions stay
@@ -50,7 +50,7 @@ func TestSQ12_EveryRouteLetsInWhomItNames(t *testing.T) {
 			forged := status(stranger, "Authorization", "Bearer fl_forged", "Accept", "*/*", "Upgrade", "websocket", "Connection", "Upgrade")
 			if rt.Open {
 				for _, res := range []answer{page, program, forged} {
-					if res.StatusCode == 401 && rt.Path != "/login" || res.StatusCode == 403 || res.StatusCode >= 500 {
+					if res.StatusCode == http.StatusUnauthorized && rt.Path != "/login" || res.StatusCode == http.StatusForbidden || res.StatusCode >= http.StatusInternalServerError {
 						t.Errorf("an open route answers a stranger with %s", res.Status)
 					}
 				}

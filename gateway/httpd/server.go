@@ -26,15 +26,14 @@ type Accounts interface {
 	Logout(ctx context.Context, secret, address string) error
 	Account(ctx context.Context, actor gateway.Actor) (gateway.Account, error)
 	Org(ctx context.Context, actor gateway.Actor) (gateway.Org, error)
-	Users(ctx context.Context, actor gateway.Actor) ([]accounts.User, error)
 	RecordRefusal(ctx context.Context, address, route string) error
 }
 
-// Chats is what the chat page starts from. Threads that are not the actor's are
-// not_found.
+// Chats is what the chat page starts from; *chat.Service is one. Threads that are
+// not the actor's are not_found.
 type Chats interface {
-	ListThreads(ctx context.Context, actor gateway.Actor, req gateway.ListRequest) (gateway.ListReply, error)
-	Thread(ctx context.Context, actor gateway.Actor, threadID string) (gateway.Thread, error)
+	List(ctx context.Context, actor gateway.Actor, req gateway.ListRequest) (gateway.ListReply, error)
+	Open(ctx context.Context, actor gateway.Actor, req gateway.OpenRequest) (gateway.OpenReply, error)
 }
 
 // Check is one condition of readiness. Its error is for the log; the answer of
@@ -55,10 +54,10 @@ type Metrics interface {
 // Config is what a Server needs. All but Metrics, Checks, Version and StaticDir
 // are required.
 type Config struct {
-	Gate     *Gate
-	Accounts Accounts
-	Chats    Chats
-	Board    Board
+	Gate      *Gate
+	Accounts  Accounts
+	Chats     Chats
+	Dashboard *Dashboard
 	// Socket serves GET /ws. It is called only for callers that Gate lets in.
 	Socket  http.Handler
 	Metrics Metrics
@@ -92,8 +91,8 @@ const (
 
 // New checks the configuration and builds the server's handler.
 func New(cfg Config) (*Server, error) {
-	if cfg.Gate == nil || cfg.Accounts == nil || cfg.Chats == nil || cfg.Board == nil || cfg.Socket == nil || cfg.Logger == nil {
-		return nil, errors.New("httpd: Gate, Accounts, Chats, Board, Socket and Logger are required")
+	if cfg.Gate == nil || cfg.Accounts == nil || cfg.Chats == nil || !cfg.Dashboard.complete() || cfg.Socket == nil || cfg.Logger == nil {
+		return nil, errors.New("httpd: Gate, Accounts, Chats, Dashboard, Socket and Logger are required")
 	}
 	var files fs.FS = static.FS
 	if cfg.StaticDir != "" {
@@ -146,6 +145,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		err = errors.Join(err, srv.Close())
 	}
-	<-failed // http.ErrServerClosed
+	if stopped := <-failed; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
 	return err
 }

@@ -1,0 +1,67 @@
+package httpd_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/accounts"
+	"github.com/fairlead/fairlead/gateway/httpd"
+	"github.com/fairlead/fairlead/relay/wire"
+	"github.com/fairlead/fairlead/views/admin"
+)
+
+// TestDashboardPatchesAreTheRowsOfThePage keeps the socket's rows and those of
+// the page one.
+func TestDashboardPatchesAreTheRowsOfThePage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, options{})
+	b.people(t)
+	page := b.as(t, adminEmail).get("/admin").body
+	actor := accounts.Operator()
+	for _, view := range []string{admin.ViewBindings, admin.ViewTurns, admin.ViewRoutes, admin.ViewHosts} {
+		patches, err := b.dashboard().Render(t.Context(), actor, view, gateway.Page{})
+		if err != nil || len(patches) != 1 {
+			t.Fatalf("%s: %v, %v", view, patches, err)
+		}
+		p := patches[0]
+		if p.Op != "replace" || !strings.Contains(p.HTML, `id="`+p.Target+`"`) || !strings.Contains(page, p.HTML) {
+			t.Errorf("%s: %s %s is not a row of the page:\n%s", view, p.Op, p.Target, p.HTML)
+		}
+	}
+	if !strings.Contains(page, "Embedded host") {
+		t.Error("the page does not call the host by its name")
+	}
+	_, err := b.dashboard().Render(t.Context(), actor, "nothing", gateway.Page{})
+	if wire.CodeOf(err) != wire.CodeNotFound {
+		t.Errorf("an unknown view: %v", err)
+	}
+	actor.Scopes = []gateway.Scope{gateway.ScopeChat}
+	_, err = b.dashboard().Render(t.Context(), actor, admin.ViewTurns, gateway.Page{})
+	if wire.CodeOf(err) != wire.CodeForbidden {
+		t.Errorf("without the scope: %v", err)
+	}
+}
+
+func TestDashboardPassesTheFilterOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, options{})
+	b.people(t)
+	seen := &filterBoard{}
+	d := &httpd.Dashboard{Turns: seen, Hosts: board{}, Routes: board{}, Users: b.accounts}
+	filter := gateway.Page{Status: gateway.TurnFailed, Offset: 50, Limit: 7}
+	if _, err := d.Render(t.Context(), accounts.Operator(), admin.ViewTurns, filter); err != nil || seen.page != filter {
+		t.Errorf("%+v, %v", seen.page, err)
+	}
+}
+
+type filterBoard struct {
+	board
+	page gateway.Page
+}
+
+func (f *filterBoard) AdminTurns(_ context.Context, _ gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminTurn], error) {
+	f.page = p
+	return gateway.Rows[gateway.AdminTurn]{}, nil
+}
