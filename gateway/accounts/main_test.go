@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	_ "modernc.org/sqlite" // the second driver
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/accounts"
@@ -50,7 +51,12 @@ var throttle = accounts.ThrottleConfig{
 
 func openBench(t *testing.T, path string) *bench {
 	t.Helper()
-	store, err := gatewaysql.Open(t.Context(), gatewaysql.Options{Path: path})
+	return openBenchOn(t, path, "")
+}
+
+func openBenchOn(t *testing.T, path, driver string) *bench {
+	t.Helper()
+	store, err := gatewaysql.Open(t.Context(), gatewaysql.Options{Path: path, Driver: driver})
 	if err != nil {
 		t.Fatal(err)
 	}
