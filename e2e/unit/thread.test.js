@@ -136,6 +136,6 @@ describe('an open thread', () => {
     now().welcome();
     now().refuse('thread.open', { code: 'not_found' });
     await settle();
-    assert.equal(errors[0]?.code, 'not_found');
+    assert.deepEqual(errors.map((/** @type {any} */ error) => error.code), ['not_found']);
   });
 });

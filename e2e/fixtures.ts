@@ -1,0 +1,134 @@
+import { AxeBuilder } from '@axe-core/playwright';
+import { type BrowserContextOptions, type Locator, type Page, test as base, expect } from '@playwright/test';
+import { Server } from './server.ts';
+
+export { expect };
+
+export const ADMIN = { name: 'Mara Quay', email: 'mara@quay.example', password: 'tide tables for the crossing' };
+
+type State = Exclude<BrowserContextOptions['storageState'], string | undefined>;
+
+/** An installation that has been set up, and a browser that is logged in to it. */
+export const test = base.extend<{ chat: Chat }, { installation: { server: Server; state: State } }>({
+  installation: [async ({ browser }, use) => {
+    const server = await Server.fresh();
+    const context = await browser.newContext();
+    await setUp(await context.newPage(), server);
+    const state = await context.storageState();
+    await context.close();
+    await use({ server, state });
+    await server.dispose();
+  }, { scope: 'worker' }],
+
+  storageState: async ({ installation }, use) => use(installation.state),
+  baseURL: async ({ installation }, use) => use(installation.server.url),
+
+  // Every page is watched for what a content security policy would have refused.
+  page: async ({ page }, use) => {
+    const faults: string[] = [];
+    page.on('pageerror', (error) => faults.push(error.message));
+    page.on('console', (message) => {
+      if (/Content Security Policy|Refused to/.test(message.text())) faults.push(message.text());
+    });
+    await use(page);
+    expect(faults).toEqual([]);
+  },
+
+  chat: async ({ page }, use) => use(new Chat(page)),
+});
+
+/** Makes the first account by the link that the server printed. */
+export async function setUp(page: Page, server: Server): Promise<void> {
+  await page.goto(server.setupLink);
+  await page.getByLabel('Your name').fill(ADMIN.name);
+  await page.getByLabel('Email').fill(ADMIN.email);
+  await page.getByLabel('Password').fill(ADMIN.password);
+  await page.getByRole('button', { name: 'Create account' }).click();
+  await expect(page.getByTestId('chat-page')).toBeVisible();
+}
+
+export async function logIn(page: Page): Promise<void> {
+  await page.getByLabel('Email').fill(ADMIN.email);
+  await page.getByLabel('Password').fill(ADMIN.password);
+  await page.getByRole('button', { name: 'Log in' }).click();
+}
+
+/** The chat page as a person uses it. */
+export class Chat {
+  readonly message: Locator;
+  readonly send: Locator;
+  readonly stop: Locator;
+  readonly answers: Locator;
+  readonly asks: Locator;
+  readonly waiting: Locator;
+  readonly status: Locator;
+
+  constructor(readonly page: Page) {
+    this.message = page.getByTestId('message');
+    this.send = page.getByTestId('send');
+    this.stop = page.getByTestId('stop');
+    this.answers = page.getByTestId('answer');
+    this.asks = page.getByTestId('ask');
+    this.waiting = page.getByTestId('waiting-item');
+    this.status = page.getByTestId('status');
+  }
+
+  async open(path = '/'): Promise<void> {
+    await this.page.goto(path);
+    await this.live();
+  }
+
+  async live(): Promise<void> {
+    await expect(this.page.getByTestId('live')).toHaveAttribute('data-state', 'live');
+  }
+
+  /** Sends by keyboard and waits until the server has the message. */
+  async say(text: string): Promise<void> {
+    await this.message.fill(text);
+    await this.message.press('Enter');
+    await expect(this.message).toHaveValue('');
+  }
+
+  get last(): Locator {
+    return this.answers.last();
+  }
+
+  async done(status = 'completed'): Promise<void> {
+    await expect(this.last).toHaveAttribute('data-status', status, { timeout: 30_000 });
+  }
+
+  /** Starts a long answer and waits for its first words. */
+  async startLong(count = 1500): Promise<void> {
+    await this.say(`count to ${count}`);
+    await expect(this.last).toHaveAttribute('data-status', 'running');
+    await expect(this.last).toContainText('1 2 3 4 5');
+  }
+
+  /** The text of an answer, without its state and buttons. */
+  async text(answer: Locator = this.last): Promise<string> {
+    const parts = await answer.locator('[data-testid=output], [data-testid=output-partial], [data-testid=stream]').allInnerTexts();
+    return parts.join('').replaceAll(/\s+/g, ' ').trim();
+  }
+}
+
+/** "1 2 3 …" up to n. */
+export function counted(n: number): string {
+  return Array.from({ length: n }, (_, i) => String(i + 1)).join(' ');
+}
+
+/** Whether a text is the beginning of a count, and how far it goes. */
+export function countedTo(text: string): number {
+  const numbers = text.split(' ').filter(Boolean);
+  numbers.forEach((number, i) => {
+    if (i < numbers.length - 1 && number !== String(i + 1)) throw new Error(`“${number}” stands where ${i + 1} should: ${text.slice(0, 200)}`);
+  });
+  return numbers.length;
+}
+
+/** No violation of WCAG 2.2 AA that axe can find. */
+export async function expectAccessible(page: Page): Promise<void> {
+  await page.evaluate(() => document.fonts.ready);
+  await page.evaluate(() => Promise.all(document.getAnimations().filter((a) => a.effect?.getTiming().iterations !== Infinity).map((a) => a.finished.catch(() => {}))));
+  const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
+  expect(violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => `${node.target} ${node.failureSummary}`).join('; ')}`)).toEqual([]);
+}

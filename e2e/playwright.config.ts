@@ -1,0 +1,28 @@
+import { defineConfig } from '@playwright/test';
+
+// Browser tests against the built binary (make build). Each worker starts a
+// server of its own in a folder of its own (server.ts), so nothing has to run
+// before. The browser is the system's Chromium: Playwright's own is never
+// downloaded, which is also why no video is taken.
+export default defineConfig({
+  testDir: '.',
+  testMatch: '*.spec.ts',
+  outputDir: '.results',
+  timeout: 60_000,
+  expect: { timeout: 10_000 },
+  workers: 1,
+  fullyParallel: false,
+  forbidOnly: !!process.env.CI,
+  reporter: process.env.CI ? [['list'], ['html', { outputFolder: 'report', open: 'never' }]] : 'list',
+  use: {
+    browserName: 'chromium',
+    viewport: { width: 1280, height: 860 },
+    video: 'off',
+    trace: 'retain-on-failure',
+    launchOptions: {
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+        '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+    },
+  },
+});
