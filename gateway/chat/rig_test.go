@@ -89,8 +89,8 @@ func (r *rig) open() {
 		Store: r.store, Routes: r.routes, Bus: r.bus, Dispatcher: r.wakes, Now: r.now, Limits: r.limits,
 		NewSplitter: r.blocks, Render: r.render,
 	})
-	r.tick(time.Millisecond)
 	r.must(r.Start(r.ctx))
+	r.tick(time.Millisecond)
 	r.stopped = false
 }
 
@@ -281,7 +281,7 @@ func (r *rig) end(turnID string, p wire.CompletedPayload) {
 	r.deliver()
 }
 
-// idle waits until nothing runs or waits in a thread.
+// wantTurn waits until the turn of a message starts.
 func (r *rig) wantTurn(threadID, prompt string) string {
 	r.Helper()
 	turnID := ""
