@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,14 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Each check of a schedule costs a hundred syncs; ask for more with -rapid.checks.
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		_ = flag.Set("rapid.checks", "20")
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second

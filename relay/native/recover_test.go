@@ -133,6 +133,19 @@ func TestRH70_CloseLeavesToRecoveryWhatCannotBeStored(t *testing.T) {
 	}
 }
 
+// Whoever closes the database under a runtime must not hang its Close.
+func TestCloseAfterTheDatabaseWasClosed(t *testing.T) {
+	t.Parallel()
+	client := hangs()
+	h := newHost(t, client)
+	h.start(turnOf(h.thread(), 1))
+	receive(t, client.said, "the request")
+	if err := h.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.close()
+}
+
 // A ledger that stays unwritable must not hang a turn for ever. Time passes in a
 // bubble; the database is a stand-in for one whose disk is full.
 func TestRH71_PatienceWithAFailingLedgerEnds(t *testing.T) {

@@ -25,6 +25,8 @@ var (
 	ErrOwnsTurns = errors.New("native: the thread owns turns")
 	// ErrOver refuses to add to a turn that has ended.
 	ErrOver = errors.New("native: the turn has ended")
+	// ErrStoreClosed is for every write after the store's database was closed.
+	ErrStoreClosed = errors.New("native: the store is closed")
 	// ErrInUse refuses a second runtime on one store.
 	ErrInUse = errors.New("native: the store has an owner")
 )

@@ -235,7 +235,7 @@ func (r *Runtime) persist(patience time.Duration, write func(context.Context) er
 	}
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		err := write(context.Background())
-		if err == nil || errors.Is(err, ErrOver) || errors.Is(err, ErrNotFound) {
+		if err == nil || errors.Is(err, ErrOver) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrStoreClosed) {
 			return err
 		}
 		if errors.Is(err, ErrIndeterminate) {
@@ -336,7 +336,10 @@ func (r *Runtime) logEnd(t *turn, end ending, err error) {
 	}
 	if end.status == relay.NativeFailed {
 		level = slog.LevelWarn
-		attrs = append(attrs, slog.String("code", string(end.code)), slog.Any("error", errors.Join(err, t.recordErr)))
+		attrs = append(attrs, slog.String("code", string(end.code)))
+	}
+	if cause := errors.Join(err, t.recordErr); end.status == relay.NativeFailed && cause != nil {
+		attrs = append(attrs, slog.Any("error", cause))
 	}
 	r.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -352,6 +354,44 @@ func TestCoolingAfterARateLimit(t *testing.T) {
 	if got := h.Cooling("demo", "model-2"); !got.IsZero() {
 		t.Errorf("another route cools until %v", got)
 	}
+}
+
+func TestThreadsRunBesideEachOther(t *testing.T) {
+	t.Parallel()
+	client := &script{play: func(_ context.Context, req provider.Request, emit func(provider.Delta) error) (provider.Result, error) {
+		for _, m := range req.Messages { // an answer shows the whole request
+			for word := range strings.FieldsSeq(m.Text) {
+				if err := emit(text(word + " ")); err != nil {
+					return provider.Result{}, err
+				}
+			}
+		}
+		return provider.Result{Finish: provider.FinishStop}, nil
+	}}
+	h := newHost(t, client)
+	var wg sync.WaitGroup
+	for i := range 24 {
+		thread := h.thread()
+		wg.Go(func() {
+			want := ""
+			for n := range 3 {
+				s := turnOf(thread, n)
+				s.Prompt = fmt.Sprintf("thread %d round %d", i, n)
+				if err := h.StartTurn(context.Background(), s); err != nil {
+					t.Errorf("thread %d: %v", i, err)
+					return
+				}
+				c := h.end(thread, s.TurnID)
+				want += s.Prompt + " "
+				answer, _ := h.said(thread, s.TurnID)
+				if c.Turn.Status != wire.NativeCompleted || answer != want {
+					t.Errorf("thread %d said %q, want %q", i, answer, want)
+				}
+				want += answer
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestDemoModelTalks(t *testing.T) {

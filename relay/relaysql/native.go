@@ -58,6 +58,8 @@ func (s *Native) translate(err error) error {
 		return nil
 	case errors.Is(err, sqldb.ErrIndeterminate):
 		return fmt.Errorf("%w: %w", native.ErrIndeterminate, err)
+	case errors.Is(err, sqldb.ErrClosed):
+		return fmt.Errorf("%w: %w", native.ErrStoreClosed, err)
 	case errors.Is(err, sql.ErrNoRows):
 		return native.ErrNotFound
 	case isDomain(err):
