@@ -244,14 +244,17 @@ func (t tokenCreateCmd) Run(ctx context.Context, c *cli, std stdio) error {
 }
 
 type importStateCmd struct {
-	File string `arg:"" placeholder:"FILE" type:"path" help:"A runtime-chat-bindings.json."`
+	File    string `arg:"" placeholder:"FILE" type:"path" help:"A runtime-chat-bindings.json."`
+	Session string `required:"" placeholder:"SESSION" help:"Session that the file belongs to."`
+	Target  string `placeholder:"TARGET" help:"Target that the file belongs to. Default: this host's own."`
+	Account string `placeholder:"ACCOUNT" help:"Account that must own it; without it any owner is taken."`
 }
 
 // Help gives examples.
 func (importStateCmd) Help() string {
 	return `Example:
 
-  fairlead host import-state ~/old-host/runtime-chat-bindings.json
+  fairlead host import-state --session chat-1 --target target_1f ~/old-host/runtime-chat-bindings.json
 
 A file that cannot be trusted is refused as a whole.`
 }

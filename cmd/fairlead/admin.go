@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/accounts"
+	"github.com/fairlead/fairlead/gateway/bus"
+	"github.com/fairlead/fairlead/gateway/gatewaysql"
+)
+
+// withAccounts opens the accounts of a data folder for one command; a server may
+// use the folder at the same time.
+func withAccounts(ctx context.Context, cfg *config, std stdio, fn func(*accounts.Service) error) (err error) {
+	log := newLogger(cfg.Log, std)
+	if err := makeDataDir(cfg.DataDir); err != nil {
+		return err
+	}
+	store, err := gatewaysql.Open(ctx, gatewaysql.Options{Path: gatewayFile(cfg), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	service, err := accounts.New(accounts.Config{Store: store.Accounts(), Bus: bus.NewMemory(), Logger: log})
+	if err != nil {
+		return err
+	}
+	return fn(service)
+}
+
+func runUserCreate(ctx context.Context, cfg *config, std stdio, cmd userCreateCmd) error {
+	return withAccounts(ctx, cfg, std, func(s *accounts.Service) error {
+		made, err := s.CreateUser(ctx, accounts.Operator(), accounts.NewUser{
+			Email: cmd.Email, Password: cmd.Password, Role: gateway.Role(cmd.Role), Org: cmd.Org,
+		})
+		if err != nil {
+			return readable(err)
+		}
+		_, err = fmt.Fprintf(std.Err, "Made %s (%s).\n", made.Email, made.Role)
+		return err
+	})
+}
+
+func runTokenCreate(ctx context.Context, cfg *config, std stdio, cmd tokenCreateCmd) error {
+	return withAccounts(ctx, cfg, std, func(s *accounts.Service) error {
+		account, err := s.UserByEmail(ctx, accounts.Operator(), cmd.Email)
+		if err != nil {
+			return readable(err)
+		}
+		scopes := make([]gateway.Scope, len(cmd.Scopes))
+		for i, scope := range cmd.Scopes {
+			scopes[i] = gateway.Scope(scope)
+		}
+		secret, _, err := s.CreateToken(ctx, accounts.Operator(), accounts.NewToken{
+			AccountID: account.ID, Name: "command line", Scopes: scopes, TTL: cmd.TTL,
+		})
+		if err != nil {
+			return readable(err)
+		}
+		_, err = fmt.Fprintln(std.Out, secret)
+		return err
+	})
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/accounts"
+	"github.com/fairlead/fairlead/gateway/bus"
+	"github.com/fairlead/fairlead/gateway/chat"
+	"github.com/fairlead/fairlead/gateway/gatewaysql"
+	"github.com/fairlead/fairlead/gateway/hosts"
+	"github.com/fairlead/fairlead/gateway/httpd"
+	"github.com/fairlead/fairlead/gateway/markdown"
+	"github.com/fairlead/fairlead/gateway/routes"
+	"github.com/fairlead/fairlead/gateway/socket"
+)
+
+// gatewayParts is the gateway and what it stands on.
+type gatewayParts struct {
+	store    *gatewaysql.Store
+	accounts *accounts.Service
+	chat     *chat.Service
+	routes   *routes.Table
+	hosts    *hosts.Registry
+	socket   *socket.Server
+	server   *httpd.Server
+}
+
+// openGateway opens the store and joins the gateway's packages. The chat takes
+// up what an earlier process left before the first request is served.
+func openGateway(ctx context.Context, cfg *config, host *hostParts, public *url.URL, log *slog.Logger, staticDir string) (_ *gatewayParts, err error) {
+	g := &gatewayParts{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	if g.store, err = gatewaysql.Open(ctx, gatewaysql.Options{Path: gatewayFile(cfg), Logger: log}); err != nil {
+		return nil, err
+	}
+	fan := bus.NewMemory()
+	if g.accounts, err = accounts.New(accounts.Config{Store: g.store.Accounts(), Bus: fan, Logger: log}); err != nil {
+		return nil, err
+	}
+	if err := g.openChat(ctx, cfg, host, fan, log); err != nil {
+		return nil, err
+	}
+	return g, g.openServers(ctx, cfg, public, fan, log, staticDir)
+}
+
+func (g *gatewayParts) openChat(ctx context.Context, cfg *config, host *hostParts, fan gateway.Bus, log *slog.Logger) error {
+	g.routes = routes.New(routes.Options{})
+	g.routes.Register(host.target, host.target)
+	g.chat = chat.New(chat.Config{
+		Store: g.store.Chat(), Routes: g.routes, Bus: fan, Logger: log, Render: markdown.Render,
+		NewSplitter: func() chat.Splitter { return markdown.NewSplitter(markdown.Render) },
+		Limits:      chat.Limits{PendingTimeout: cfg.Turn.PendingTimeout},
+	})
+	g.hosts = hosts.New(hosts.Options{Ledger: g.chat, Catalogs: g.routes, Logger: log, RouteMaxWait: cfg.Route.MaxWait})
+	g.hosts.Register(hosts.Host{ID: host.target, TargetRef: host.target, Embedded: true})
+	g.chat.SetDispatcher(g.hosts)
+	return g.chat.Start(ctx)
+}
+
+func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url.URL, fan gateway.Bus, log *slog.Logger, staticDir string) error {
+	keys, err := httpd.LoadCookieKeys(filepath.Join(cfg.DataDir, "cookie.keys"))
+	if err != nil {
+		return err
+	}
+	gate, err := httpd.NewGate(httpd.GateConfig{Accounts: g.accounts, PublicURL: public, Keys: keys})
+	if err != nil {
+		return err
+	}
+	epoch, err := g.accounts.Epoch(ctx)
+	if err != nil {
+		return err
+	}
+	dashboard := &httpd.Dashboard{Turns: g.chat, Hosts: g.hosts, Routes: g.routes, Users: g.accounts}
+	g.socket = socket.New(socket.Config{
+		Chat: g.chat, Routes: g.routes, Bus: fan, Authenticate: gate.Authenticate, CheckOrigin: gate.CheckOrigin,
+		Account: g.accounts.Account, Admin: dashboard, Epoch: epoch, Logger: log,
+	})
+	g.server, err = httpd.New(httpd.Config{
+		Gate: gate, Accounts: g.accounts, Chats: g.chat, Dashboard: dashboard, Socket: g.socket,
+		Checks: g.checks(), Logger: log,
+		Version: programVersion(), StaticDir: staticDir,
+	})
+	return err
+}
+
+// close ends what is open; the chat first, since it writes until it is stopped.
+func (g *gatewayParts) close() error {
+	if g.hosts != nil {
+		g.hosts.Close()
+	}
+	if g.chat != nil {
+		g.chat.Stop()
+	}
+	if g.store == nil {
+		return nil
+	}
+	return g.store.Close()
+}
+
+// checks are the conditions of /readyz.
+func (g *gatewayParts) checks() []httpd.Check {
+	return []httpd.Check{
+		{Name: "store", Run: g.store.Check},
+		{Name: "host", Run: func(ctx context.Context) error {
+			known, err := g.hosts.AdminHosts(ctx, gateway.Actor{})
+			if err != nil {
+				return err
+			}
+			for _, h := range known {
+				if h.State == gateway.HostOnline {
+					return nil
+				}
+			}
+			return fmt.Errorf("none of %d hosts is online", len(known))
+		}},
+	}
+}

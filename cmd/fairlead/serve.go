@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead/fairlead/gateway/httpd"
+)
+
+const (
+	// settleTimeout is how long running turns have to be settled at the end; what
+	// is not settled then is settled by recovery at the next start.
+	settleTimeout = 5 * time.Second
+	// closeTimeout is how long sockets have to take their goodbye.
+	closeTimeout = 3 * time.Second
+)
+
+// runServe serves the gateway and its embedded host until ctx ends.
+func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err error) {
+	log := newLogger(cfg.Log, std)
+	if err := makeDataDir(cfg.DataDir); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", cfg.Listen, err)
+	}
+	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
+	public, err := publicURL(cfg.PublicURL, listener.Addr())
+	if err != nil {
+		return err
+	}
+	host, err := openHost(ctx, cfg, log.With("part", "host"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, host.close()) }()
+	gw, err := openGateway(ctx, cfg, host, public, log.With("part", "gateway"), cmd.StaticDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gw.close()) }()
+	if err := announce(ctx, std, gw, public); err != nil {
+		return err
+	}
+	return serve(ctx, host, gw, listener, log)
+}
+
+// serve runs everything. The order of the end is: no new requests, sockets told
+// to come back, running turns settled while the link still carries their ends,
+// then the link, then the rest.
+func serve(ctx context.Context, host *hostParts, gw *gatewayParts, listener net.Listener, log *slog.Logger) error {
+	linkCtx, endLink := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLink()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group errgroup.Group
+	group.Go(func() error { return joinLink(linkCtx, host, gw, log) })
+	group.Go(func() error {
+		gw.accounts.Run(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		err := gw.server.Serve(ctx, listener)
+		cancel(err)
+		return err
+	})
+	group.Go(func() error {
+		select {
+		case <-host.runtime.Broken():
+			cancel(errors.New("the host's store does not tell whether a write was kept; start again to read what it holds"))
+		case <-ctx.Done():
+		}
+		shutDown(ctx, host, gw, log)
+		endLink()
+		return nil
+	})
+	err := group.Wait()
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+func shutDown(ctx context.Context, host *hostParts, gw *gatewayParts, log *slog.Logger) {
+	ctx = context.WithoutCancel(ctx)
+	gw.server.Drain()
+	goodbye, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if err := gw.socket.Shutdown(goodbye); err != nil {
+		log.WarnContext(ctx, "sockets did not all close in time", "error", err)
+	}
+	settle, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if err := host.runtime.Close(settle); err != nil {
+		log.WarnContext(ctx, "running turns are left for the next start", "error", err)
+	}
+}
+
+// announce says where to go, and how the first admin is made.
+func announce(ctx context.Context, std stdio, gw *gatewayParts, public *url.URL) error {
+	if _, err := fmt.Fprintf(std.Out, "Fairlead %s listening on %s\n", programVersion(), public); err != nil {
+		return err
+	}
+	needed, err := gw.accounts.NeedsSetup(ctx)
+	if err != nil || !needed {
+		return err
+	}
+	token, err := gw.accounts.SetupLink(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.Out, "\nThere is no admin yet. Open this link, once, to make the first:\n\n  %s\n\n", httpd.SetupURL(public, token))
+	return err
+}
+
+// publicURL is the address that people use: the one of the settings, else the
+// one listened on.
+func publicURL(configured string, addr net.Addr) (*url.URL, error) {
+	if configured != "" {
+		return httpd.ParsePublicURL(configured)
+	}
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("address listened on: %w", err)
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return httpd.ParsePublicURL("http://" + net.JoinHostPort(host, port))
+}
+
+// makeDataDir makes the folder of everything that is kept, for its owner alone.
+func makeDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a folder needs its x bit
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	return nil
+}
+
+func newLogger(c logConfig, std stdio) *slog.Logger {
+	var level slog.Level
+	// The settings were checked: a wrong level does not get here.
+	_ = level.UnmarshalText([]byte(c.Level))
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(std.Err, o))
+	}
+	return slog.New(slog.NewTextHandler(std.Err, o))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func gatewayFile(cfg *config) string { return filepath.Join(cfg.DataDir, "gateway.db") }
+
+func hostDir(cfg *config) string { return filepath.Join(cfg.DataDir, "host") }
