@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if given := os.Getenv("FAIRLEAD_BINARY"); given != "" {
+	if given := os.Getenv("E2E_BINARY"); given != "" {
 		binary = given
 		return m.Run()
 	}

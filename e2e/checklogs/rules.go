@@ -10,9 +10,9 @@ const (
 )
 
 var rules = []rule{
-	{"gateway database is damaged", `SELECT integrity_check FROM pragma_integrity_check('main') WHERE integrity_check <> 'ok'`},
-	{"host database is damaged", `SELECT integrity_check FROM pragma_integrity_check('host') WHERE integrity_check <> 'ok'`},
-	{"gateway row refers to nothing", `SELECT "table", rowid, parent FROM main.pragma_foreign_key_check`},
+	{"gateway database is damaged", `SELECT integrity_check FROM pragma_integrity_check WHERE schema = 'main' AND integrity_check <> 'ok'`},
+	{"host database is damaged", `SELECT integrity_check FROM pragma_integrity_check WHERE schema = 'host' AND integrity_check <> 'ok'`},
+	{"gateway row refers to nothing", `SELECT "table", rowid, parent FROM pragma_foreign_key_check WHERE schema = 'main'`},
 
 	{"event beyond the thread's latest sequence number", `
 		SELECT e.thread_id, e.seq_id FROM thread_events e JOIN threads t ON t.id = e.thread_id WHERE e.seq_id > t.latest_seq`},
