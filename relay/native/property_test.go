@@ -45,12 +45,22 @@ func (c *conductor) Stream(ctx context.Context, req provider.Request, emit func(
 	}
 }
 
-// model is what should be true of a turn.
+// modelTurn is what should be true of a turn.
 type modelTurn struct {
 	start    relay.StartTurn
 	accepted bool
 	status   relay.NativeStatus // of an accepted turn
 	restart  bool               // ended by a restart
+}
+
+func (m *modelTurn) live() bool { return m.accepted && m.status.Live() }
+
+// schedule is a random history of two threads, and what should have come of it.
+type schedule struct {
+	host    *host // a kill continues on a copy of the files
+	client  *conductor
+	threads []string
+	turns   []*modelTurn
 }
 
 // TestRuntimeAgainstAModel runs random schedules of starts, replays, interrupts,
@@ -59,115 +69,124 @@ func TestRuntimeAgainstAModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		client := newConductor()
-		h := newHost(t, client)
-		current := h // a kill continues on a copy of the files
-		defer func() {
-			h.close()
-			current.close()
-		}()
-		threads := []string{h.thread(), h.thread()}
-		turns := make([]*modelTurn, 6)
-		for i := range turns {
-			s := turnOf(threads[i%2], i)
-			turns[i] = &modelTurn{start: s}
+		s := &schedule{host: newHost(t, client), client: client}
+		defer func() { s.host.close() }()
+		s.threads = []string{s.host.thread(), s.host.thread()}
+		for i := range 6 {
+			s.turns = append(s.turns, &modelTurn{start: turnOf(s.threads[i%2], i)})
 		}
-		live := func(thread string) *modelTurn {
-			for _, m := range turns {
-				if m.start.ThreadID == thread && m.accepted && m.status.Live() {
-					return m
-				}
-			}
-			return nil
-		}
-		settle := func(m *modelTurn, status relay.NativeStatus, restart bool) {
-			m.status, m.restart = status, restart
-			current.end(m.start.ThreadID, m.start.TurnID)
-		}
-		pick := func(rt *rapid.T) *modelTurn { return turns[rapid.IntRange(0, len(turns)-1).Draw(rt, "turn")] }
-
 		rt.Repeat(map[string]func(*rapid.T){
-			"start": func(rt *rapid.T) {
-				m := pick(rt)
-				err := current.StartTurn(context.Background(), m.start)
-				switch busy := live(m.start.ThreadID); {
-				case m.accepted: // a replay, whatever became of it
-					if err != nil {
-						rt.Fatalf("replay: %v", err)
-					}
-				case busy != nil:
-					if wire.CodeOf(err) != wire.CodeTurnActive {
-						rt.Fatalf("start beside a live turn: %v", err)
-					}
-				default:
-					if err != nil {
-						rt.Fatalf("start: %v", err)
-					}
-					m.accepted, m.status = true, relay.NativeInProgress
-					if got := <-client.begun; got != m.start.Prompt {
-						rt.Fatalf("request for %q, want %q", got, m.start.Prompt)
-					}
-				}
-			},
-			"changed replay": func(rt *rapid.T) {
-				m := pick(rt)
-				if !m.accepted {
-					rt.Skip()
-				}
-				s := m.start
-				s.Prompt += " changed"
-				if err := current.StartTurn(context.Background(), s); wire.CodeOf(err) != wire.CodeOperationMismatch {
-					rt.Fatalf("changed replay: %v", err)
-				}
-			},
-			"interrupt": func(rt *rapid.T) {
-				m := pick(rt)
-				err := current.InterruptTurn(context.Background(), m.start.ThreadID, m.start.TurnID)
-				if (err == nil) != m.accepted {
-					rt.Fatalf("interrupt of a turn that was accepted=%v: %v", m.accepted, err)
-				}
-				if m.accepted && m.status.Live() {
-					settle(m, relay.NativeInterrupted, false)
-				}
-			},
-			"end": func(rt *rapid.T) {
-				m := pick(rt)
-				if !m.accepted || !m.status.Live() {
-					rt.Skip()
-				}
-				res, status := provider.Result{Finish: provider.FinishStop}, relay.NativeCompleted
-				if rapid.Bool().Draw(rt, "cut short") {
-					res, status = provider.Result{Finish: provider.FinishLength}, relay.NativeFailed
-				}
-				client.mu.Lock()
-				client.live[m.start.Prompt] <- res
-				client.mu.Unlock()
-				settle(m, status, false)
-			},
-			"restart": func(rt *rapid.T) {
-				if rapid.Bool().Draw(rt, "kill") {
-					for _, m := range turns { // nothing may be writing while the files are copied
-						if m.accepted && m.status.Live() {
-							current.await(m.start.ThreadID, "the delta", func(e []relay.NativeEvent) bool {
-								return len(of(e, m.start.TurnID, wire.EventItemDelta)) > 0
-							})
-						}
-					}
-					killed := current
-					current = current.crash(client)
-					killed.close()
-				} else {
-					current.known = true
-					current.reopen()
-				}
-				for _, m := range turns {
-					if m.accepted && m.status.Live() {
-						settle(m, relay.NativeInterrupted, true)
-					}
-				}
-			},
-			"": func(rt *rapid.T) { checkModel(rt, current, client, threads, turns) },
+			"start":          s.start,
+			"changed replay": s.changedReplay,
+			"interrupt":      s.interrupt,
+			"end":            s.end,
+			"restart":        s.restart,
+			"":               func(rt *rapid.T) { checkModel(rt, s.host, s.client, s.threads, s.turns) },
 		})
 	})
+}
+
+func (s *schedule) pick(rt *rapid.T) *modelTurn {
+	return s.turns[rapid.IntRange(0, len(s.turns)-1).Draw(rt, "turn")]
+}
+
+func (s *schedule) busy(thread string) bool {
+	for _, m := range s.turns {
+		if m.start.ThreadID == thread && m.live() {
+			return true
+		}
+	}
+	return false
+}
+
+// settle waits for the end of a turn that was made to end.
+func (s *schedule) settle(m *modelTurn, status relay.NativeStatus, restart bool) {
+	m.status, m.restart = status, restart
+	s.host.end(m.start.ThreadID, m.start.TurnID)
+}
+
+func (s *schedule) start(rt *rapid.T) {
+	m := s.pick(rt)
+	err := s.host.StartTurn(context.Background(), m.start)
+	switch {
+	case m.accepted: // a replay, whatever became of the turn
+		if err != nil {
+			rt.Fatalf("replay: %v", err)
+		}
+	case s.busy(m.start.ThreadID):
+		if wire.CodeOf(err) != wire.CodeTurnActive {
+			rt.Fatalf("start beside a live turn: %v", err)
+		}
+	case err != nil:
+		rt.Fatalf("start: %v", err)
+	default:
+		m.accepted, m.status = true, relay.NativeInProgress
+		if got := <-s.client.begun; got != m.start.Prompt {
+			rt.Fatalf("request for %q, want %q", got, m.start.Prompt)
+		}
+	}
+}
+
+func (s *schedule) changedReplay(rt *rapid.T) {
+	m := s.pick(rt)
+	if !m.accepted {
+		rt.Skip()
+	}
+	changed := m.start
+	changed.Prompt += " changed"
+	if err := s.host.StartTurn(context.Background(), changed); wire.CodeOf(err) != wire.CodeOperationMismatch {
+		rt.Fatalf("changed replay: %v", err)
+	}
+}
+
+func (s *schedule) interrupt(rt *rapid.T) {
+	m := s.pick(rt)
+	err := s.host.InterruptTurn(context.Background(), m.start.ThreadID, m.start.TurnID)
+	if (err == nil) != m.accepted {
+		rt.Fatalf("interrupt of a turn that was accepted=%v: %v", m.accepted, err)
+	}
+	if m.live() {
+		s.settle(m, relay.NativeInterrupted, false)
+	}
+}
+
+func (s *schedule) end(rt *rapid.T) {
+	m := s.pick(rt)
+	if !m.live() {
+		rt.Skip()
+	}
+	res, status := provider.Result{Finish: provider.FinishStop}, relay.NativeCompleted
+	if rapid.Bool().Draw(rt, "cut short") {
+		res, status = provider.Result{Finish: provider.FinishLength}, relay.NativeFailed
+	}
+	s.client.mu.Lock()
+	s.client.live[m.start.Prompt] <- res
+	s.client.mu.Unlock()
+	s.settle(m, status, false)
+}
+
+// restart ends the process: in good order, or killed.
+func (s *schedule) restart(rt *rapid.T) {
+	if rapid.Bool().Draw(rt, "kill") {
+		for _, m := range s.turns { // nothing may be writing while the files are copied
+			if m.live() {
+				s.host.await(m.start.ThreadID, "the delta", func(e []relay.NativeEvent) bool {
+					return len(of(e, m.start.TurnID, wire.EventItemDelta)) > 0
+				})
+			}
+		}
+		killed := s.host
+		s.host = killed.crash(s.client)
+		killed.close()
+	} else {
+		s.host.known = true
+		s.host.reopen()
+	}
+	for _, m := range s.turns {
+		if m.live() {
+			s.settle(m, relay.NativeInterrupted, true)
+		}
+	}
 }
 
 func checkModel(rt *rapid.T, h *host, client *conductor, threads []string, turns []*modelTurn) {

@@ -26,10 +26,10 @@ func TestRH70_RestartSettlesWhatWasRunning(t *testing.T) {
 	client := hangs(thought("well"), text("half an ans"))
 	h := newHost(t, client)
 	running, asked, done := h.thread(), h.thread(), h.thread()
-	client.script.play, client.script.calls = says(text("ok")).play, nil
+	client.play, client.calls = says(text("ok")).play, nil
 	h.run(turnOf(done, 1))
 	again := hangs(thought("well"), text("half an ans"))
-	client.script.play = again.play
+	client.play = again.play
 	h.start(turnOf(running, 1))
 	h.await(running, "the partial answer", func(e []relay.NativeEvent) bool {
 		got, _ := h.said(running, turnOf(running, 1).TurnID)
@@ -38,7 +38,7 @@ func TestRH70_RestartSettlesWhatWasRunning(t *testing.T) {
 	// An interrupt that was stored, of a provider that does not listen.
 	deaf := make(chan struct{})
 	defer close(deaf)
-	client.script.play = func(context.Context, provider.Request, func(provider.Delta) error) (provider.Result, error) {
+	client.play = func(context.Context, provider.Request, func(provider.Delta) error) (provider.Result, error) {
 		again.said <- struct{}{}
 		<-deaf
 		return provider.Result{}, errors.New("at last")

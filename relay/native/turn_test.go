@@ -343,6 +343,32 @@ func TestRH71_UnknownOutcomeIsNeverRepeated(t *testing.T) {
 	}
 }
 
+func TestF25_LateOutputOfATurnThatEndedIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, says(text("ok")))
+	s := turnOf(h.thread(), 1)
+	h.run(s)
+	before := len(h.events(s.ThreadID))
+	late := native.Event{Name: wire.EventItemDelta, At: time.Now(), Payload: json.RawMessage(`{}`)}
+	err := h.store.AppendDeltas(t.Context(), s.ThreadID, s.TurnID, []native.Delta{{ItemID: "item_late", Kind: native.ItemAnswer, Event: late}})
+	if !errors.Is(err, native.ErrOver) {
+		t.Errorf("late delta: %v, want ErrOver", err)
+	}
+	late.Name = wire.EventTurnCompleted
+	err = h.store.CompleteTurn(t.Context(), native.Completion{
+		ThreadID: s.ThreadID, TurnID: s.TurnID, Status: relay.NativeFailed, EndedAt: time.Now(), Completed: late,
+	})
+	if err != nil {
+		t.Errorf("second end: %v, want nothing to happen", err)
+	}
+	if err := h.store.RequestInterrupt(t.Context(), s.ThreadID, s.TurnID, late); err != nil {
+		t.Errorf("late interrupt: %v, want nothing to happen", err)
+	}
+	if after := len(h.events(s.ThreadID)); after != before || h.status(s.ThreadID, s.TurnID) != relay.NativeCompleted {
+		t.Errorf("%d events became %d, status %s", before, after, h.status(s.ThreadID, s.TurnID))
+	}
+}
+
 func TestCoolingAfterARateLimit(t *testing.T) {
 	t.Parallel()
 	until := time.Now().Add(time.Hour)
