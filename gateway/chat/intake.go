@@ -12,7 +12,7 @@ import (
 )
 
 // storeRetry is how long a pipe waits before it tries again to store.
-const storeRetry = time.Second
+const storeRetry = 250 * time.Millisecond
 
 // Intake publishes the deltas of a batch and hands it to the run's pipe; see
 // gateway.Ledger. It fails only when the service was stopped.

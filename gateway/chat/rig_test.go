@@ -21,10 +21,18 @@ import (
 
 const hostID = "host-1"
 
+// tb is what testing.TB and rapid.T share.
+type tb interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Error(args ...any)
+}
+
 // rig is a chat on a real store, with a host and routes that the test moves by
 // hand and a clock that stands still.
 type rig struct {
-	testing.TB
+	tb
 	*chat.Service
 	ctx     context.Context
 	path    string
@@ -41,6 +49,13 @@ type rig struct {
 	blocks  func() chat.Splitter
 	render  func(string) string
 	stopped bool
+}
+
+// under makes failures those of another test, until the returned function runs.
+func (r *rig) under(t tb) (back func()) {
+	was := r.tb
+	r.tb = t
+	return func() { r.tb = was }
 }
 
 // wakes counts the wake-ups of runs.
@@ -62,7 +77,7 @@ var eve = gateway.Actor{AccountID: "acc-eve", OrgID: "org-2", Role: gateway.Role
 func newRig(t testing.TB, with ...func(*rig)) *rig {
 	t.Helper()
 	r := &rig{
-		TB: t, ctx: context.Background(), path: filepath.Join(t.TempDir(), "gateway.db"),
+		tb: t, ctx: context.Background(), path: filepath.Join(t.TempDir(), "gateway.db"),
 		routes: gatewaytest.NewRoutes(hostID, "alpha", "beta"), host: gatewaytest.NewHost(hostID),
 		time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		// Sweeps are called by the test; routes are final at once.
@@ -80,7 +95,14 @@ func (r *rig) open() {
 	r.Helper()
 	sql, err := gatewaysql.Open(r.ctx, gatewaysql.Options{Path: r.path})
 	r.must(err)
-	r.sql, r.store = sql, sql.Chat()
+	r.sql = sql
+	r.begin()
+}
+
+// begin starts a process of the chat on the open database.
+func (r *rig) begin() {
+	r.Helper()
+	r.store = r.sql.Chat()
 	if r.wrap != nil {
 		r.store = r.wrap(r.store)
 	}
@@ -110,6 +132,13 @@ func (r *rig) restart() {
 	r.Helper()
 	r.close()
 	r.open()
+}
+
+// respawn begins another process on the database as the last one left it.
+func (r *rig) respawn() {
+	r.Helper()
+	r.Stop()
+	r.begin()
 }
 
 func (r *rig) now() time.Time {
@@ -296,14 +325,14 @@ func (r *rig) wantTurn(threadID, prompt string) string {
 	return turnID
 }
 
-func wantCode(t testing.TB, err error, code wire.Code) {
+func wantCode(t tb, err error, code wire.Code) {
 	t.Helper()
 	if got := wire.CodeOf(err); got != code {
 		t.Fatalf("error %v has code %q, want %q", err, got, code)
 	}
 }
 
-func wantField(t testing.TB, err error, path, rule string) {
+func wantField(t tb, err error, path, rule string) {
 	t.Helper()
 	var e *wire.Error
 	if !errors.As(err, &e) || e.Code != wire.CodeBadRequest || len(e.Fields) != 1 || e.Fields[0] != (wire.Field{Path: path, Rule: rule}) {
@@ -311,7 +340,7 @@ func wantField(t testing.TB, err error, path, rule string) {
 	}
 }
 
-func asJSON(t testing.TB, v any) string {
+func asJSON(t tb, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {

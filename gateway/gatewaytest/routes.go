@@ -19,6 +19,15 @@ type Routes struct {
 // none means that no host is configured.
 func NewRoutes(hostID string, models ...string) *Routes {
 	r := &Routes{}
+	r.Use(hostID, models...)
+	return r
+}
+
+// Use replaces the routes.
+func (r *Routes) Use(hostID string, models ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.routes = nil
 	for _, m := range models {
 		r.routes = append(r.routes, gateway.Route{
 			HostID: hostID, TargetRef: "target_" + hostID,
@@ -28,7 +37,6 @@ func NewRoutes(hostID string, models ...string) *Routes {
 			},
 		})
 	}
-	return r
 }
 
 // Fail makes Resolve answer with err; nil ends that.
