@@ -23,12 +23,8 @@ const maxIDChars = 64
 // is answered without re.
 func decodeHead(raw []byte) (Head, *wire.Error) {
 	var keys map[string]json.RawMessage
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return Head{}, wire.NewError(wire.CodeBadRequest, "The frame is empty.")
-	}
 	if err := wire.DecodeStrict(raw, &keys); err != nil {
-		e := wire.AsError(err)
-		return Head{}, e
+		return Head{}, notACommand(raw, err)
 	}
 	var h Head
 	if fault := text(keys["id"], &h.ID); fault != "" {
@@ -56,6 +52,18 @@ func text(raw json.RawMessage, into *string) (rule string) {
 		return "max"
 	}
 	return ""
+}
+
+// notACommand says what a frame is that holds no JSON object. No field of it is
+// at fault.
+func notACommand(raw []byte, cause error) *wire.Error {
+	switch first := bytes.TrimLeft(raw, " \t\r\n"); {
+	case len(first) == 0:
+		return wire.NewError(wire.CodeBadRequest, "The frame is empty.")
+	case first[0] != '{':
+		return wire.NewError(wire.CodeBadRequest, "A command is one JSON object.")
+	}
+	return wire.NewError(wire.CodeBadRequest, wire.AsError(cause).Message)
 }
 
 func headFault(path, rule string) *wire.Error {

@@ -56,13 +56,15 @@ func newSession(srv *Server, ws *websocket.Conn, c *conn, actor gateway.Actor) *
 }
 
 // push queues a frame. It never blocks. A frame that finds the queue full ends
-// the session instead.
+// the session instead, and so does one that is larger than a frame may be: the
+// client comes back and reads from the log, in pages, what it stands for.
 func (s *session) push(frame []byte) {
 	if len(frame) == 0 {
 		return
 	}
 	if len(frame) > gateway.MaxFrameBytes {
-		s.log.Error("socket: a frame beyond the limit was not sent", "bytes", len(frame))
+		s.log.Error("socket: a push does not fit into a frame", "bytes", len(frame))
+		s.close(closeTooSlow)
 		return
 	}
 	start, full := s.out.put(frame)
@@ -166,7 +168,8 @@ func (s *session) release() {
 type line struct {
 	mu      sync.Mutex
 	waiting []func(context.Context)
-	working bool
+	working bool // there is a worker
+	running bool // and it runs a command, which waits no more
 	closed  bool
 	idle    chan struct{} // closed when the worker of a closed line ended
 }
@@ -192,7 +195,8 @@ func (s *session) work() {
 	l := &s.line
 	for {
 		l.mu.Lock()
-		if len(l.waiting) == 0 {
+		l.running = len(l.waiting) > 0
+		if !l.running {
 			l.working, l.waiting = false, nil
 			if l.closed {
 				close(l.idle)
@@ -232,7 +236,7 @@ func (l *line) length() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.waiting)
-	if l.working {
+	if l.running {
 		n++
 	}
 	return n
