@@ -19,18 +19,48 @@ var durationType = reflect.TypeFor[time.Duration]()
 // decode puts the layers into the config, strictly: names and types must be
 // exactly those of the struct.
 func (l *loader) decode(cfg *config) {
-	var meta mapstructure.Metadata
+	l.unknown(l.k.Raw(), reflect.TypeOf(*cfg), "")
 	err := l.k.UnmarshalWithConf("", cfg, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		Metadata:   &meta,
 		TagName:    "koanf",
 		DecodeHook: strictly,
 		MatchName:  func(a, b string) bool { return a == b },
 	}})
-	for _, path := range meta.Unused {
-		l.faults = append(l.faults, fault{l.origins.of(path), path, unknownSetting(path)})
-	}
 	l.decodeFaults(err)
-	slices.SortStableFunc(l.faults, func(a, b fault) int { return compareOrigins(a.origin, b.origin) })
+	slices.SortFunc(l.faults, func(a, b fault) int {
+		return cmp.Or(compareOrigins(a.origin, b.origin), cmp.Compare(a.path, b.path))
+	})
+}
+
+// unknown finds names that no setting has. (The metadata of mapstructure would
+// leave out those that stand beside a wrong value.)
+func (l *loader) unknown(v any, t reflect.Type, path string) {
+	switch v := v.(type) {
+	case []any:
+		for i, item := range v {
+			if t.Kind() == reflect.Slice {
+				l.unknown(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+			}
+		}
+	case map[string]any:
+		if t.Kind() != reflect.Struct {
+			return
+		}
+		for name, inner := range v {
+			p := name
+			if path != "" {
+				p = path + "." + name
+			}
+			field, ok := t.FieldByNameFunc(func(f string) bool {
+				sf, _ := t.FieldByName(f)
+				return sf.Tag.Get("koanf") == name
+			})
+			if !ok || name == "" {
+				l.faults = append(l.faults, fault{l.origins.of(p), p, unknownSetting(p)})
+				continue
+			}
+			l.unknown(inner, field.Type, p)
+		}
+	}
 }
 
 // unknownSetting has a word for what people try most.

@@ -131,17 +131,26 @@ func notYAML(name string, err error) fault {
 type indexer struct {
 	name   string
 	loader *loader
-	seen   int
+	seen   int // nodes so far
+	depth  int // of the node at hand
+	full   bool
 }
 
-// maxNodes bounds what aliases can blow a file up to.
-const maxNodes = 100_000
+// Bounds of what aliases can blow a file up to.
+const (
+	maxNodes = 10_000
+	maxDepth = 16
+)
 
 func (ix *indexer) value(path string, n *yaml.Node) any {
-	if ix.seen++; ix.seen > maxNodes {
-		if ix.seen == maxNodes+1 {
-			ix.fault(n, path, "the settings are too large")
+	ix.seen++
+	ix.depth++
+	defer func() { ix.depth-- }()
+	if ix.seen > maxNodes || ix.depth > maxDepth {
+		if !ix.full {
+			ix.fault(n, path, "goes too deep, or the settings are too many")
 		}
+		ix.full = true
 		return nil
 	}
 	switch n.Kind {
