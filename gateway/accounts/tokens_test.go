@@ -296,14 +296,14 @@ func TestStoreOnEveryDriver(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			b := openBenchOn(t, filepath.Join(t.TempDir(), "gateway.db"), driver)
-			session, admin := b.withAdmin(t)
+			session, _ := b.withAdmin(t)
 			again, err := b.Login(t.Context(), accounts.LoginRequest{Email: adminEmail, Password: goodPassword, Replaces: session.Secret})
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = b.Authenticate(t.Context(), session.Secret)
 			wantCode(t, err, wire.CodeUnauthorized)
-			admin = b.actor(t, again.Secret)
+			admin := b.actor(t, again.Secret)
 			_, err = b.CreateUser(t.Context(), admin, accounts.NewUser{Email: adminEmail, Password: goodPassword})
 			wantCode(t, err, wire.CodeBadRequest)
 			secret, token, err := b.CreateToken(t.Context(), admin, accounts.NewToken{

@@ -281,13 +281,13 @@ func TestSetupOverHTTP(t *testing.T) {
 	won := 0
 	for _, res := range answers {
 		switch res.StatusCode {
-		case 303:
+		case http.StatusSeeOther:
 			won++
 			c := sessionCookie(t, res)
 			if got := br.get("/admin", "Cookie", c.Name+"="+c.Value); got.StatusCode != http.StatusOK || !strings.Contains(got.body, "binding-7") {
 				t.Errorf("the new admin's dashboard: %s", got.Status)
 			}
-		case 400:
+		case http.StatusBadRequest:
 			if !strings.Contains(res.body, "not valid any more") {
 				t.Errorf("a loser gets %s", res.body)
 			}

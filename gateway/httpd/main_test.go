@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/alexedwards/argon2id"
 	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 
@@ -84,7 +85,7 @@ func newBench(t *testing.T, o options) *bench {
 		}
 	})
 	logger := slog.New(slog.NewTextHandler(b.log, nil))
-	b.accounts, err = accounts.New(accounts.Config{Store: store.Accounts(), Bus: silentBus{}, Logger: logger})
+	b.accounts, err = accounts.New(accounts.Config{Store: store.Accounts(), Bus: silentBus{}, Logger: logger, Passwords: smallArgon{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,6 +291,18 @@ func (board) AdminHosts(context.Context, gateway.Actor) ([]gateway.AdminHost, er
 
 func (board) AdminRoutes(context.Context, gateway.Actor) ([]gateway.AdminRoute, error) {
 	return []gateway.AdminRoute{{HostID: "h1", Model: "demo-1", ProviderID: "demo", Ready: true}}, nil
+}
+
+// smallArgon is argon2id with little memory: the race detector makes the real one
+// slow.
+type smallArgon struct{}
+
+func (smallArgon) Verify(_ context.Context, password, hash string) (bool, error) {
+	return argon2id.ComparePasswordAndHash(password, hash)
+}
+
+func (smallArgon) Hash(_ context.Context, password string) (string, error) {
+	return argon2id.CreateHash(password, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 }
 
 type silentBus struct{}
