@@ -34,10 +34,8 @@ export class Server {
     const hear = (chunk: Buffer) => { this.output += chunk.toString(); };
     child.stdout?.on('data', hear);
     child.stderr?.on('data', hear);
-    this.url = await this.find(/listening on (http:\S+)/);
-    this.url = this.url.replace(/\/$/, '');
-    const link = /https?:\/\/\S+\/setup\?\S+/.exec(this.output)?.[0];
-    if (link) this.setupLink = link;
+    this.url = (await this.find(/listening on (http:\S+)/)).replace(/\/$/, '');
+    this.setupLink ||= await this.find(/(http:\S+\/setup\?\S+)/);
   }
 
   /** Waits for a line of the server's output. */
