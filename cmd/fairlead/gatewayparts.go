@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -85,9 +84,17 @@ func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url
 		Chat: g.chat, Routes: g.routes, Bus: fan, Authenticate: gate.Authenticate, CheckOrigin: gate.CheckOrigin,
 		Account: g.accounts.Account, Admin: dashboard, Epoch: epoch, Logger: log,
 	})
+	metrics, err := httpd.NewRegistry(programVersion(), httpd.Gauges{
+		SocketsOpen:  func() int { return g.socket.Stats().Sessions },
+		TurnsByState: g.store.LiveTurns,
+		HostsOnline:  g.hostsOnline,
+	}, log)
+	if err != nil {
+		return err
+	}
 	g.server, err = httpd.New(httpd.Config{
 		Gate: gate, Accounts: g.accounts, Chats: g.chat, Dashboard: dashboard, Socket: g.socket,
-		Checks: g.checks(), Logger: log,
+		Metrics: metrics, Checks: g.checks(), Logger: log,
 		Version: programVersion(), StaticDir: staticDir,
 	})
 	return err
@@ -111,17 +118,22 @@ func (g *gatewayParts) close() error {
 func (g *gatewayParts) checks() []httpd.Check {
 	return []httpd.Check{
 		{Name: "store", Run: g.store.Check},
-		{Name: "host", Run: func(ctx context.Context) error {
-			known, err := g.hosts.AdminHosts(ctx, gateway.Actor{})
-			if err != nil {
-				return err
+		{Name: "host", Run: func(context.Context) error {
+			if g.hostsOnline() == 0 {
+				return errors.New("no host is online")
 			}
-			for _, h := range known {
-				if h.State == gateway.HostOnline {
-					return nil
-				}
-			}
-			return fmt.Errorf("none of %d hosts is online", len(known))
+			return nil
 		}},
 	}
+}
+
+func (g *gatewayParts) hostsOnline() (online int) {
+	// The registry answers from memory and for any actor: it cannot fail.
+	known, _ := g.hosts.AdminHosts(context.Background(), gateway.Actor{})
+	for _, h := range known {
+		if h.State == gateway.HostOnline {
+			online++
+		}
+	}
+	return online
 }
