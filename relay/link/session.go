@@ -90,6 +90,9 @@ func (s *Session) Hello() wire.Hello { return s.hello }
 // Capabilities are those that both ends agreed on.
 func (s *Session) Capabilities() []string { return slices.Clone(s.capabilities) }
 
+// Heard is when the host's last message came.
+func (s *Session) Heard() time.Time { return time.Unix(0, s.peer.heard.Load()) }
+
 // Serve hands the host's messages to h until the link or ctx ends, and closes the
 // link. It is called once. The error says why the link ended and is never nil.
 func (s *Session) Serve(ctx context.Context, h Handler) error {

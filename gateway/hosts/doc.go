@@ -1,0 +1,26 @@
+// Package hosts drives the runs of linked relay hosts: it brings the commands of
+// the account side to the host that owns a run, and acknowledgements and envelopes
+// back.
+//
+// It keeps nothing durable. gateway.Ledger is the truth: after a restart, a
+// reconnect, a lost acknowledgement or a failed intake a driver attaches the run
+// again, and the host sends again what is above the durable cursor. What comes
+// twice is passed on twice; the ledger drops it.
+//
+// What holds:
+//   - A run has at most one driver. It has one command at the host at a time, in
+//     order of Seq, and asks the ledger before each offer, so that a command that
+//     was dropped meanwhile is not sent.
+//   - Envelopes of a run reach the ledger in the order of the link, gathered into
+//     batches while an intake is in progress. The host's cursor moves only to
+//     where the ledger says that it is durable.
+//   - A prompt is held back while its host has no room (first come, first served)
+//     or its route cools down. A command that stops it is never held back.
+//   - Wake never blocks, and nothing in a link's reader does.
+//   - A host has at most one link; a newer one supersedes the older.
+//
+// Goroutines: the caller of Serve reads the link; each driven run has one driver,
+// which alone calls the ledger for its run and alone sends for it; short-lived ones
+// find the host of a woken run and report absent hosts. Serve waits for the drivers
+// of its link, Close for everything.
+package hosts

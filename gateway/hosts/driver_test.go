@@ -1,0 +1,434 @@
+package hosts_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead/fairlead/gateway/hosts"
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+func body(code wire.Code) *wire.ErrorBody { return wire.NewError(code, "refused").Body() }
+
+// prompts gives the prompts that came to the host, in order.
+func prompts(h *relayHost) []string {
+	return slices.DeleteFunc(h.commands(), func(s string) bool { return !strings.HasSuffix(s, wire.TypePromptRequest) })
+}
+
+func TestDecision7_PromptsWaitForRoomInOrder(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		const runs = 8
+		var applied []string
+		g.host.manual, g.host.room = true, wire.Room{Inflight: 2, Max: 2}
+		g.host.busy = func(m wire.CommandMessage) *wire.ErrorBody {
+			if g.host.room.Inflight >= g.host.room.Max {
+				return body(wire.CodeInferenceBusy)
+			}
+			g.host.room.Inflight++
+			applied = append(applied, m.RunID)
+			return nil
+		}
+		l := g.connect(g.host)
+		var want []string
+		for i := range runs {
+			run := fmt.Sprintf("run_%d", i)
+			want = append(want, run)
+			g.prompt(run)
+			g.wake(run)
+			if got := g.last(run).reason; got != "no_room" {
+				t.Errorf("%s waits for %q", run, got)
+			}
+		}
+		if got := prompts(g.host); len(got) != 0 {
+			t.Fatalf("offered to a host without room: %q", got)
+		}
+		for range runs {
+			g.host.change(func() { g.host.room.Inflight-- })
+			synctest.Wait()
+			g.host.change(func() {}) // the host says again what room it has
+			pass(10 * time.Second)
+		}
+		if !slices.Equal(applied, want) {
+			t.Errorf("served in the order %q", applied)
+		}
+		if got := g.last("run_0").reason; got != "" {
+			t.Errorf("a turn that runs waits for %q", got)
+		}
+		l.cut()
+	})
+}
+
+func TestDecision7_TheHostHasTheLastWordOnItsRoom(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.room = wire.Room{Inflight: 1, Max: 1} // and it never says otherwise
+		l := g.connect(g.host)
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		if got := prompts(g.host); len(got) != 0 {
+			t.Errorf("offered %q at once", got)
+		}
+		pass(time.Minute)
+		checkTurn(t, g, "run_1", turn)
+		l.cut()
+	})
+}
+
+func TestRH34_ABusyHostIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, code := range []wire.Code{wire.CodeInferenceBusy, wire.CodeTurnActive, wire.CodePersistFailed} {
+		t.Run("RH34 "+string(code), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, g *rig) {
+				g.host.busy = func(wire.CommandMessage) *wire.ErrorBody { return body(code) }
+				l := g.connect(g.host)
+				turn := g.prompt("run_1")
+				g.wake("run_1")
+				if c := g.command("run_1", 1); c.state != "pending" || g.last("run_1").reason != "no_room" {
+					t.Errorf("refused, the command is %+v and waits for %q", c, g.last("run_1").reason)
+				}
+				pass(10 * time.Second)
+				offers := len(prompts(g.host))
+				if offers < 4 || offers > 12 {
+					t.Errorf("offered %d times in 10 s", offers)
+				}
+				g.host.busy = nil
+				g.host.change(func() { g.host.room.Inflight = 1 })
+				synctest.Wait()
+				checkTurn(t, g, "run_1", turn)
+				l.cut()
+			})
+		})
+	}
+}
+
+func TestRefusal_IsFinal(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.busy = func(wire.CommandMessage) *wire.ErrorBody { return body(wire.CodeRouteNotActive) }
+		l := g.connect(g.host)
+		g.prompt("run_1")
+		g.wake("run_1")
+		pass(time.Minute)
+		if c := g.command("run_1", 1); c.state != "failed" || c.code != wire.CodeRouteNotActive || c.acks != 1 {
+			t.Errorf("the command is %+v", c)
+		}
+		checkIdle(t, g, "run_1")
+		l.cut()
+	})
+}
+
+func coolingRoute(until time.Time) []wire.Route {
+	return []wire.Route{{
+		Model: "m", ModelProvider: "p", ModelProviderID: "p-id", Ready: true, AvailableAt: until.UTC().Format("2006-01-02T15:04:05.000Z"),
+	}}
+}
+
+func TestRouteCooling_HoldsPromptsBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		until := time.Now().Add(20 * time.Second)
+		g.host.routes = coolingRoute(until)
+		l := g.connect(g.host)
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		if got := g.last("run_1"); got.reason != "route_cooling" || !got.retryAt.Equal(until) {
+			t.Errorf("waits for %+v", got)
+		}
+		pass(19 * time.Second)
+		if got := prompts(g.host); len(got) != 0 {
+			t.Errorf("offered %q too early", got)
+		}
+		pass(2 * time.Second)
+		checkTurn(t, g, "run_1", turn)
+		l.cut()
+	})
+}
+
+func TestRouteCooling_HoldsNobodyLongerThanAllowed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.routes = coolingRoute(time.Now().Add(time.Hour))
+		l := g.connect(g.host)
+		g.prompt("run_1")
+		g.wake("run_1")
+		pass(59 * time.Second)
+		if got := prompts(g.host); len(got) != 0 {
+			t.Errorf("offered %q too early", got)
+		}
+		// A later moment does not start the wait anew.
+		g.host.change(func() { g.host.routes = coolingRoute(time.Now().Add(2 * time.Hour)) })
+		g.wake("run_1")
+		pass(2 * time.Second)
+		if got := prompts(g.host); len(got) != 1 {
+			t.Errorf("offered %q after 61 s", got)
+		}
+		l.cut()
+	})
+}
+
+func TestStop_IsNotHeldBack(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*relayHost){
+		"by a cooling route":     func(h *relayHost) { h.routes = coolingRoute(time.Now().Add(time.Hour)) },
+		"by a host without room": func(h *relayHost) { h.room = wire.Room{Inflight: 1, Max: 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, g *rig) {
+				prepare(g.host)
+				g.host.manual = true
+				l := g.connect(g.host)
+				turn := g.prompt("run_1")
+				g.wake("run_1")
+				g.stop("run_1", turn)
+				g.wake("run_1")
+				want := []string{"attach run_1", "run_1 1 prompt.request", "run_1 2 run.control"}
+				if got := g.host.commands(); !slices.Equal(got, want) {
+					t.Errorf("the host was told %q", got)
+				}
+				l.cut()
+			})
+		})
+	}
+}
+
+func TestStop_ThatFailsIsNotRepeatedInAHurry(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.manual = true
+		g.host.busy = func(m wire.CommandMessage) *wire.ErrorBody {
+			if m.Seq == 2 {
+				return body(wire.CodeInterruptFailed)
+			}
+			return nil
+		}
+		l := g.connect(g.host)
+		turn := g.prompt("run_1")
+		g.stop("run_1", turn)
+		g.wake("run_1")
+		pass(10 * time.Second)
+		if n := len(g.host.commands()); n < 5 || n > 14 {
+			t.Errorf("%d messages in 10 s", n)
+		}
+		if slices.Contains(g.reasons("run_1"), "no_room") {
+			t.Error("a stop was said to wait for room")
+		}
+		l.cut()
+	})
+}
+
+func TestAttach_RefusedForNow(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		left := 3
+		g.host.refuse = func(wire.Attach) error {
+			if left--; left >= 0 {
+				return wire.NewError(wire.CodePersistFailed, "The disk is full.")
+			}
+			return nil
+		}
+		l := g.connect(g.host)
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		g.wake("run_1") // a wake does not shorten the wait
+		if n := len(g.host.commands()); n != 1 {
+			t.Errorf("attached %d times at once", n)
+		}
+		pass(10 * time.Second)
+		checkTurn(t, g, "run_1", turn)
+		if len(g.refused) != 0 {
+			t.Errorf("the ledger was told of refusals: %v", g.refused)
+		}
+		l.cut()
+	})
+}
+
+func TestAttach_RefusedForGood(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.refuse = func(wire.Attach) error { return wire.NewError(wire.CodeOwnerMismatch, "Another account owns it.") }
+		g.ledger.fail("Refused", 1)
+		l := g.connect(g.host)
+		g.prompt("run_1")
+		g.wake("run_1")
+		pass(time.Minute)
+		if got := g.refused["run_1"]; !slices.Equal(got, []wire.Code{wire.CodeOwnerMismatch}) {
+			t.Errorf("the ledger was told %v", got)
+		}
+		if n := len(g.host.commands()); n != 2 {
+			t.Errorf("the host was asked %d times", n)
+		}
+		l.cut()
+	})
+}
+
+func TestLedgerFaults_LoseNothing(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"Work", "Ack", "Intake"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, g *rig) {
+				g.ledger.fail(method, 3)
+				l := g.connect(g.host)
+				turn := g.prompt("run_1")
+				g.wake("run_1")
+				pass(30 * time.Second)
+				checkTurn(t, g, "run_1", turn)
+				checkIdle(t, g, "run_1")
+				if c := g.command("run_1", 1); c.state != "acked" {
+					t.Errorf("the command is %+v", c)
+				}
+				l.cut()
+			})
+		})
+	}
+}
+
+func TestOverflow_IsSentAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.manual = true
+		l := g.connect(g.host)
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		const deltas = 5000 // more than wait for a ledger that is stuck
+		stuck := make(chan struct{})
+		g.stuck = stuck
+		g.host.mu.Lock()
+		events := make([]string, deltas)
+		for i := range events {
+			events[i] = wire.EventItemDelta
+		}
+		g.host.scope("run_1").emit(turn, append(events, wire.EventTurnCompleted)...)
+		g.host.mu.Unlock()
+		pass(time.Second)
+		g.host.mu.Lock()
+		attaches := len(g.host.log)
+		g.host.mu.Unlock()
+		close(stuck)
+		pass(time.Minute)
+		if again := g.host.commands()[attaches:]; len(again) == 0 || again[0] != "attach run_1" {
+			t.Errorf("nothing overflowed: the host was told %q", again)
+		}
+		var want []byte
+		for i := range deltas {
+			want = fmt.Appendf(want, "%d ", i)
+		}
+		if got := g.snapshot("run_1"); got.text[turn] != string(want) || got.ended[turn] != 1 {
+			t.Errorf("%d bytes of %d arrived, %d ends", len(got.text[turn]), len(want), got.ended[turn])
+		}
+		checkIdle(t, g, "run_1")
+		l.cut()
+	})
+}
+
+// TestRandomFaults_EachTurnRunsOnceAndArrivesWhole cuts links, fails the ledger,
+// fills the host and wakes runs in a drawn order.
+func TestRandomFaults_EachTurnRunsOnceAndArrivesWhole(t *testing.T) {
+	t.Parallel()
+	runs := []string{"run_a", "run_b", "run_c"}
+	ops := []string{"prompt", "prompt", "wake", "cut", "connect", "work fails", "ack fails", "intake fails", "full", "room", "busy", "attach refused", "pass", "stop", "register"}
+	rapid.Check(t, func(rt *rapid.T) {
+		type op struct{ what, run string }
+		plan := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) op {
+			return op{rapid.SampledFrom(ops).Draw(rt, "op"), rapid.SampledFrom(runs).Draw(rt, "run")}
+		}), 1, 25).Draw(rt, "plan")
+		var faults []string
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(t)
+			turns := map[string][]string{}
+			var l *linked
+			for _, o := range plan {
+				switch o.what {
+				case "prompt":
+					if r := g.snapshot(o.run); r.idle() {
+						turns[o.run] = append(turns[o.run], g.prompt(o.run))
+					}
+					g.registry.Wake(o.run)
+				case "stop":
+					if n := len(turns[o.run]); n > 0 {
+						g.stop(o.run, turns[o.run][n-1])
+					}
+					g.registry.Wake(o.run)
+				case "wake":
+					g.registry.Wake(o.run)
+				case "cut":
+					if l != nil {
+						l.cut()
+						l = nil
+					}
+				case "connect":
+					if l == nil {
+						l = g.connect(g.host)
+					}
+				case "work fails":
+					g.ledger.fail("Work", 1)
+				case "ack fails":
+					g.ledger.fail("Ack", 1)
+				case "intake fails":
+					g.ledger.fail("Intake", 1)
+				case "full":
+					g.host.change(func() { g.host.room = wire.Room{Inflight: 1, Max: 1} })
+				case "room":
+					g.host.change(func() { g.host.room = wire.Room{Max: 1} })
+				case "busy":
+					left := 2
+					g.host.change(func() {
+						g.host.busy = func(wire.CommandMessage) *wire.ErrorBody {
+							if left--; left >= 0 {
+								return body(wire.CodeInferenceBusy)
+							}
+							return nil
+						}
+					})
+				case "attach refused":
+					left := 1
+					g.host.change(func() {
+						g.host.refuse = func(wire.Attach) error {
+							if left--; left >= 0 {
+								return wire.NewError(wire.CodePersistFailed, "no")
+							}
+							return nil
+						}
+					})
+				case "register":
+					g.registry.Register(hosts.Host{ID: "host_2"})
+				case "pass":
+					pass(300 * time.Millisecond)
+				}
+			}
+			if l == nil {
+				l = g.connect(g.host)
+			}
+			pass(5 * time.Minute)
+			for run, all := range turns {
+				r := g.snapshot(run)
+				for _, turn := range all {
+					g.host.mu.Lock()
+					started := g.host.scope(run).started[turn]
+					g.host.mu.Unlock()
+					if r.text[turn] != wholeTurn || r.ended[turn] != 1 || started != 1 {
+						faults = append(faults, fmt.Sprintf("%s: %q, %d ends, ran %d times", turn, r.text[turn], r.ended[turn], started))
+					}
+				}
+				if unacknowledged, attachments := g.host.pendingOf(run); !r.idle() || unacknowledged != 0 || attachments != 0 {
+					faults = append(faults, fmt.Sprintf("%s: idle %v, %d unacknowledged, %d attachments", run, r.idle(), unacknowledged, attachments))
+				}
+			}
+			l.cut()
+			g.registry.Close()
+			faults = append(faults, g.faulty...)
+		})
+		if len(faults) > 0 {
+			rt.Fatalf("plan %v: %v", plan, faults)
+		}
+	})
+}

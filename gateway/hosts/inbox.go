@@ -1,0 +1,94 @@
+package hosts
+
+import (
+	"sync"
+
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// Bounds of what waits for a run's driver. A host holds back more than 192
+// envelopes or 3 MiB that are not acknowledged, so they are met only when a ledger
+// fails for long.
+const (
+	maxInboxEvents = 1024
+	maxInboxBytes  = 8 << 20
+)
+
+// inbox is what happened since a driver last looked.
+type inbox struct {
+	woken    bool // Work may have changed
+	room     bool // the host may have room
+	reminded bool // say again why the run waits
+	attached bool
+	refused  *wire.ErrorBody
+	acks     []wire.Ack
+	events   []wire.Envelope
+	bytes    int
+	// cursor is up to where the ledger is durable.
+	cursor uint64
+	// overflow is set when events were dropped: they come again after an attach.
+	overflow bool
+	// deaf drops events: those of an attachment that was given up.
+	deaf bool
+}
+
+func (in *inbox) add(e wire.Envelope) {
+	if in.deaf {
+		return
+	}
+	if len(in.events) >= maxInboxEvents || in.bytes+len(e.Payload) > maxInboxBytes {
+		in.overflow, in.deaf = true, true
+		return
+	}
+	in.events = append(in.events, e)
+	in.bytes += len(e.Payload)
+}
+
+func (in *inbox) empty() bool {
+	return !in.woken && !in.room && !in.reminded && !in.attached && in.refused == nil &&
+		len(in.acks) == 0 && len(in.events) == 0 && in.cursor == 0 && !in.overflow
+}
+
+// mailbox is an inbox that any goroutine may post to and one takes from.
+type mailbox struct {
+	// wake has room for one and is filled after each post.
+	wake chan struct{}
+
+	mu sync.Mutex
+	in inbox
+}
+
+func newMailbox() mailbox {
+	return mailbox{wake: make(chan struct{}, 1), in: inbox{deaf: true}}
+}
+
+func (m *mailbox) post(put func(*inbox)) {
+	m.mu.Lock()
+	put(&m.in)
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the inbox; whether it is deaf stays.
+func (m *mailbox) take() inbox {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in := m.in
+	m.in = inbox{deaf: in.deaf}
+	return in
+}
+
+func (m *mailbox) pending() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.in.empty()
+}
+
+func (m *mailbox) deafen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.in.deaf = true
+}
