@@ -44,6 +44,9 @@ type Host struct {
 // turns that are still unsettled (RH2, RH3, RH26). Whatever fails, the lock is free
 // again. Errors: relay_owner_busy, relay_state_untrusted, relay_store_unavailable.
 func Open(ctx context.Context, cfg Config) (_ *Host, err error) {
+	if cfg.Store == nil || cfg.Runtime == nil {
+		return nil, wire.NewError(wire.CodeInternal, "A relay host needs a store and a runtime.")
+	}
 	cfg = cfg.withDefaults()
 	h := &Host{
 		cfg: cfg, scopes: map[string]*Scope{}, idle: list.New(),
@@ -300,7 +303,9 @@ func (h *Host) chores() (fns []func(), untended, unloaded []*Scope) {
 
 func (h *Host) now() time.Time { return h.cfg.Now() }
 
-// isolate makes the private folders of a scope (RH1, RH8).
+// isolate makes the private folders of a scope (RH1, RH8). Native threads and
+// everything else that the contract keeps in such a folder are rows here; nothing of
+// the operator's settings is in reach of a prompt, which reads no folder at all.
 func (h *Host) isolate(key string) error {
 	base := filepath.Join(h.cfg.Dir, key)
 	for _, dir := range []string{

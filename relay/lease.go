@@ -7,9 +7,9 @@ import (
 )
 
 // leases is who may ask providers for work. A scope holds its lease alone; a
-// provider request in progress also takes one of max places.
+// provider request in progress also takes one of its places.
 type leases struct {
-	max int
+	places int
 	// changed is called, without a lock, whenever the number of taken places has
 	// changed.
 	changed func()
@@ -19,8 +19,8 @@ type leases struct {
 	used int
 }
 
-func newLeases(max int, changed func()) *leases {
-	return &leases{max: max, changed: changed, held: map[string]bool{}}
+func newLeases(places int, changed func()) *leases {
+	return &leases{places: places, changed: changed, held: map[string]bool{}}
 }
 
 // take takes the lease of a scope, with a place or without. It never waits: false
@@ -34,7 +34,7 @@ func (l *leases) take(key string, place bool) bool {
 		l.mu.Unlock()
 		return true
 	}
-	if l.used >= l.max {
+	if l.used >= l.places {
 		l.mu.Unlock()
 		return false
 	}
@@ -89,5 +89,5 @@ func (l *leases) state(key string) (held, place bool) {
 func (l *leases) room() wire.Room {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return wire.Room{Inflight: l.used, Max: l.max}
+	return wire.Room{Inflight: l.used, Max: l.places}
 }

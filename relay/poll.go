@@ -19,23 +19,23 @@ type batch struct {
 	ended   bool   // a native turn ended in it
 }
 
-// Poll claims projectable events of the authorised run, at most max of them: the
+// Poll claims projectable events of the authorised run, at most limit of them: the
 // bindings in order of creation, the events of each in their order (RH39). A
-// binding with outstanding claims is passed over; with max 1 that is the contract's
+// binding with outstanding claims is passed over; with a limit of 1 that is the contract's
 // one event a binding. Skipped events advance the cursor: with the hand-off of the
 // claim that follows them, or at once if none does. It gives nothing while no run is
 // authorised or no account bound (RH7). A poll that fails has claimed nothing.
 // Errors: relay_native_unavailable for an unreadable ledger, relay_persist_failed.
-func (s *Scope) Poll(ctx context.Context, max int) ([]Projection, error) {
+func (s *Scope) Poll(ctx context.Context, limit int) ([]Projection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	return s.poll(ctx, max, features{})
+	return s.poll(ctx, limit, features{})
 }
 
-func (s *Scope) poll(ctx context.Context, max int, f features) (out []Projection, err error) {
+func (s *Scope) poll(ctx context.Context, limit int, f features) (out []Projection, err error) {
 	if s.run == nil || s.owner == "" {
 		return nil, nil
 	}
@@ -50,16 +50,16 @@ func (s *Scope) poll(ctx context.Context, max int, f features) (out []Projection
 		if len(b.claims) > 0 || b.RunID != s.run.id {
 			continue // looked at again when the claims are gone
 		}
-		if max <= 0 {
+		if limit <= 0 {
 			s.lookAgain(b.BindingID)
 			continue
 		}
-		n, err := s.scan(ctx, b, max, f)
+		n, err := s.scan(ctx, b, limit, f)
 		if err != nil {
 			return nil, err
 		}
 		found[b] = n
-		max -= len(n.claims)
+		limit -= len(n.claims)
 	}
 	if err := s.storeSkips(ctx, found); err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (s *Scope) storeSkips(ctx context.Context, found map[*tracked]batch) error 
 	return s.written(s.host.cfg.Store.Advance(ctx, s.key, moves, nil))
 }
 
-// scan reads a binding's ledger from its cursor until max events are claimed, an
+// scan reads a binding's ledger from its cursor until limit events are claimed, an
 // event has to wait, or the ledger ends.
-func (s *Scope) scan(ctx context.Context, b *tracked, max int, f features) (batch, error) {
+func (s *Scope) scan(ctx context.Context, b *tracked, limit int, f features) (batch, error) {
 	n := batch{through: b.ProjectedSeq}
 	for {
 		events, err := s.host.cfg.Runtime.Events(ctx, b.NativeThreadID, n.through, ledgerPage)
@@ -117,7 +117,7 @@ func (s *Scope) scan(ctx context.Context, b *tracked, max int, f features) (batc
 			return n, nativeUnavailable(err)
 		}
 		for _, e := range events {
-			if len(n.claims) >= max {
+			if len(n.claims) >= limit {
 				n.more = true
 				return n, nil
 			}

@@ -110,3 +110,10 @@ func (f *FaultyStore) Advance(ctx context.Context, key string, cursors []relay.C
 func (f *FaultyStore) Retire(ctx context.Context, key, runID string, cursor uint64) error {
 	return f.step(Retire, func() error { return f.Store.Retire(ctx, key, runID, cursor) })
 }
+
+// Disarm lets every write succeed again.
+func (f *FaultyStore) Disarm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.armed)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,6 +163,9 @@ func (r *Runtime) start(s relay.StartTurn) ([]func(), error) {
 	t := r.threads[s.ThreadID]
 	if t == nil || r.unreadable[s.ThreadID] {
 		return nil, unavailable("no such thread")
+	}
+	if strings.TrimSpace(s.Prompt) == "" {
+		return nil, wire.NewError(wire.CodeCommandInvalid, "The prompt is blank.")
 	}
 	for _, other := range t.turns {
 		sameKey, sameID := other.request.OperationKey == s.OperationKey, other.request.TurnID == s.TurnID
