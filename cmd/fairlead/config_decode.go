@@ -76,7 +76,7 @@ func (l *loader) decodeFaults(err error) {
 	if err == nil {
 		return
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this one node of the tree
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {
 			l.decodeFaults(e)
 		}

@@ -53,8 +53,10 @@ func TestDemoCounts(t *testing.T) {
 	t.Parallel()
 	c := newDemo(t, -1)
 	ask := func(s string, limit uint32) reply {
-		return collect(t.Context(), c, provider.Request{MaxOutputTokens: limit, ReasoningEffort: "off",
-			Messages: []provider.Message{{Role: provider.RoleUser, Text: s}}})
+		return collect(t.Context(), c, provider.Request{
+			MaxOutputTokens: limit, ReasoningEffort: "off",
+			Messages: []provider.Message{{Role: provider.RoleUser, Text: s}},
+		})
 	}
 	if r := ask("Count to 5, please", 0); r.text != "1 2 3 4 5" {
 		t.Errorf("answer = %q", r.text)

@@ -330,12 +330,18 @@ func TestF34_UninvitedToolCalls(t *testing.T) {
 			stream string
 			want   provider.Outcome
 		}{
-			{"F34 call without text", whole(api, provider.FinishToolCall, call(api)),
-				provider.Outcome{Status: "failed", Code: wire.CodeModelToolCallUnsupported}},
-			{"F34 call after text, reason stop", whole(api, provider.FinishStop, say(api, "Hi"), call(api)),
-				provider.Outcome{Status: "completed", Finish: wire.FinishToolCallIgnored}},
-			{"F34 tools that the provider ran", whole(api, provider.FinishStop, say(api, "Hi"), ownTool(api)),
-				provider.Outcome{Status: "completed"}},
+			{
+				"F34 call without text", whole(api, provider.FinishToolCall, call(api)),
+				provider.Outcome{Status: "failed", Code: wire.CodeModelToolCallUnsupported},
+			},
+			{
+				"F34 call after text, reason stop", whole(api, provider.FinishStop, say(api, "Hi"), call(api)),
+				provider.Outcome{Status: "completed", Finish: wire.FinishToolCallIgnored},
+			},
+			{
+				"F34 tools that the provider ran", whole(api, provider.FinishStop, say(api, "Hi"), ownTool(api)),
+				provider.Outcome{Status: "completed"},
+			},
 		} {
 			r := run(t, api, play(c.stream))
 			if got := r.outcome(); got != c.want {

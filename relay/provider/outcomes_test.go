@@ -225,14 +225,11 @@ func checkOutcome(t *testing.T, r reply, want documented) {
 // TestEveryModelCodeIsDocumented holds the table of codes against the family.
 func TestEveryModelCodeIsDocumented(t *testing.T) {
 	t.Parallel()
-	var want []wire.Code
-	for _, c := range []wire.Code{
+	want := []wire.Code{
 		wire.CodeModelFailed, wire.CodeModelUnreachable, wire.CodeModelRateLimited, wire.CodeModelOverloaded,
 		wire.CodeModelCredentialInvalid, wire.CodeModelNotFound, wire.CodeModelRequestRefused,
 		wire.CodeModelRefused, wire.CodeModelStreamCut, wire.CodeModelStreamInvalid, wire.CodeModelStalled,
 		wire.CodeModelOutputIncomplete, wire.CodeModelOutputEmpty, wire.CodeModelToolCallUnsupported,
-	} {
-		want = append(want, c)
 	}
 	have := map[string]bool{}
 	for _, row := range docTable(t, "codes") {
@@ -347,20 +344,48 @@ func TestSettle(t *testing.T) {
 		sawText bool
 		want    provider.Outcome
 	}{
-		{"decision 35: incomplete wins over a tool call", provider.Result{Finish: provider.FinishLength, ToolCall: true}, nil, true,
-			provider.Outcome{Status: "failed", Code: wire.CodeModelOutputIncomplete}},
-		{"F34 finish tool_calls without a call", provider.Result{Finish: provider.FinishToolCall}, nil, false,
-			provider.Outcome{Status: "failed", Code: wire.CodeModelToolCallUnsupported}},
-		{"F34 a call although the reason was stop", provider.Result{Finish: provider.FinishStop, ToolCall: true}, nil, true,
-			provider.Outcome{Status: "completed", Finish: wire.FinishToolCallIgnored}},
-		{"filtered in part", provider.Result{Finish: provider.FinishFiltered}, nil, true,
-			provider.Outcome{Status: "completed", Finish: wire.FinishRefusedInPart}},
-		{"failure after text", provider.Result{Finish: provider.FinishStop}, &provider.Failure{Code: wire.CodeModelStalled}, true,
-			provider.Outcome{Status: "failed", Code: wire.CodeModelStalled}},
-		{"other error", provider.Result{}, errors.New("disk"), true,
-			provider.Outcome{Status: "failed", Code: wire.CodeInternal}},
-		{"error with a code", provider.Result{}, wire.NewError(wire.CodeStorageUnavailable, "x"), true,
-			provider.Outcome{Status: "failed", Code: wire.CodeStorageUnavailable}},
+		{
+			"decision 35: incomplete wins over a tool call",
+			provider.Result{Finish: provider.FinishLength, ToolCall: true},
+			nil, true,
+			provider.Outcome{Status: "failed", Code: wire.CodeModelOutputIncomplete},
+		},
+		{
+			"F34 finish tool_calls without a call",
+			provider.Result{Finish: provider.FinishToolCall},
+			nil, false,
+			provider.Outcome{Status: "failed", Code: wire.CodeModelToolCallUnsupported},
+		},
+		{
+			"F34 a call although the reason was stop",
+			provider.Result{Finish: provider.FinishStop, ToolCall: true},
+			nil, true,
+			provider.Outcome{Status: "completed", Finish: wire.FinishToolCallIgnored},
+		},
+		{
+			"filtered in part",
+			provider.Result{Finish: provider.FinishFiltered},
+			nil, true,
+			provider.Outcome{Status: "completed", Finish: wire.FinishRefusedInPart},
+		},
+		{
+			"failure after text",
+			provider.Result{Finish: provider.FinishStop},
+			&provider.Failure{Code: wire.CodeModelStalled}, true,
+			provider.Outcome{Status: "failed", Code: wire.CodeModelStalled},
+		},
+		{
+			"other error",
+			provider.Result{},
+			errors.New("disk"), true,
+			provider.Outcome{Status: "failed", Code: wire.CodeInternal},
+		},
+		{
+			"error with a code",
+			provider.Result{},
+			wire.NewError(wire.CodeStorageUnavailable, "x"), true,
+			provider.Outcome{Status: "failed", Code: wire.CodeStorageUnavailable},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -40,27 +40,47 @@ func TestRecordings(t *testing.T) {
 		outcome   provider.Outcome
 		usage     *wire.Usage
 	}{
-		{name: "anthropic-messages-text", api: provider.APIMessages, text: "Hello! I'm doing well, thank you for asking…",
+		{
+			name: "anthropic-messages-text", api: provider.APIMessages, text: "Hello! I'm doing well, thank you for asking…",
 			outcome: provider.Outcome{Status: "completed"},
-			usage: &wire.Usage{InputTokens: 12, OutputTokens: 30, PromptCacheHitTokens: u64(0), PromptCacheWrite: u64(0),
-				ServiceTier: "standard"}},
-		{name: "anthropic-messages-tool", api: provider.APIMessages, text: "I'll fetch the content from that Wikipedia page…",
+			usage: &wire.Usage{
+				InputTokens: 12, OutputTokens: 30, PromptCacheHitTokens: u64(0), PromptCacheWrite: u64(0),
+				ServiceTier: "standard",
+			},
+		},
+		{
+			name: "anthropic-messages-tool", api: provider.APIMessages, text: "I'll fetch the content from that Wikipedia page…",
 			outcome: provider.Outcome{Status: "completed"}, // a server tool is no call
-			usage: &wire.Usage{InputTokens: 4230, OutputTokens: 446, PromptCacheHitTokens: u64(0), PromptCacheWrite: u64(0),
-				ServiceTier: "standard"}},
-		{name: "mistral-chat-text", api: provider.APIChat, text: "Hello, world! This is a test response.",
+			usage: &wire.Usage{
+				InputTokens: 4230, OutputTokens: 446, PromptCacheHitTokens: u64(0), PromptCacheWrite: u64(0),
+				ServiceTier: "standard",
+			},
+		},
+		{
+			name: "mistral-chat-text", api: provider.APIChat, text: "Hello, world! This is a test response.",
 			outcome: provider.Outcome{Status: "completed"},
-			usage:   &wire.Usage{InputTokens: 13, OutputTokens: 8}},
-		{name: "xai-chat-text", api: provider.APIChat, text: "Grok", reasoning: "First, the user…",
+			usage:   &wire.Usage{InputTokens: 13, OutputTokens: 8},
+		},
+		{
+			name: "xai-chat-text", api: provider.APIChat, text: "Grok", reasoning: "First, the user…",
 			outcome: provider.Outcome{Status: "completed"},
-			usage: &wire.Usage{InputTokens: 12, OutputTokens: 2, PromptCacheHitTokens: u64(11), ReasoningTokens: u64(340),
-				ReasoningOutside: true}},
-		{name: "deepseek-chat-tool-call", api: provider.APIChat, reasoning: "The user…",
+			usage: &wire.Usage{
+				InputTokens: 12, OutputTokens: 2, PromptCacheHitTokens: u64(11), ReasoningTokens: u64(340),
+				ReasoningOutside: true,
+			},
+		},
+		{
+			name: "deepseek-chat-tool-call", api: provider.APIChat, reasoning: "The user…",
 			outcome: provider.Outcome{Status: "failed", Code: wire.CodeModelToolCallUnsupported},
-			usage: &wire.Usage{InputTokens: 339, OutputTokens: 83, PromptCacheHitTokens: u64(320), PromptCacheMissTokens: u64(19),
-				ReasoningTokens: u64(39)}},
-		{name: "openai-responses-error", api: provider.APIResponses,
-			outcome: provider.Outcome{Status: "failed", Code: wire.CodeModelRateLimited}},
+			usage: &wire.Usage{
+				InputTokens: 339, OutputTokens: 83, PromptCacheHitTokens: u64(320), PromptCacheMissTokens: u64(19),
+				ReasoningTokens: u64(39),
+			},
+		},
+		{
+			name: "openai-responses-error", api: provider.APIResponses,
+			outcome: provider.Outcome{Status: "failed", Code: wire.CodeModelRateLimited},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -105,7 +105,8 @@ func TestRequests(t *testing.T) {
 			name: "messages, nothing empty", path: "/v1/messages", cfg: provider.Config{API: provider.APIMessages},
 			edit: func(r *provider.Request) {
 				*r = provider.Request{Model: "m", MaxOutputTokens: 1, Messages: []provider.Message{
-					{Role: provider.RoleUser, Text: "Sure?"}, {Role: provider.RoleAssistant}}}
+					{Role: provider.RoleUser, Text: "Sure?"}, {Role: provider.RoleAssistant},
+				}}
 			},
 			body: `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"Sure?"}]}],"stream":true}`,
 		},

@@ -289,8 +289,10 @@ func TestAnthropicUsageAddsTheCache(t *testing.T) {
 	s := named("message_start", `,"message":{"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":5,"output_tokens":1,"service_tier":"priority"}}`) +
 		say(provider.APIMessages, "Hi") + named("message_delta", `,"delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":7}`) + closing(provider.APIMessages)
 	r := run(t, provider.APIMessages, play(s))
-	sameUsage(t, r.res.Usage, &wire.Usage{InputTokens: 115, OutputTokens: 7, PromptCacheHitTokens: u64(100),
-		PromptCacheWrite: u64(5), ServiceTier: "priority"})
+	sameUsage(t, r.res.Usage, &wire.Usage{
+		InputTokens: 115, OutputTokens: 7, PromptCacheHitTokens: u64(100),
+		PromptCacheWrite: u64(5), ServiceTier: "priority",
+	})
 }
 
 // TestKeyNeverAppears: not in what is returned, printed in any way, whatever
