@@ -132,8 +132,11 @@ func (c *cli) load(std stdio) (*config, error) {
 func (c *cli) flags() ([]flagSetting, error) {
 	var out []flagSetting
 	for _, f := range []flagSetting{
-		{"--data-dir", "data_dir", c.DataDir}, {"--listen", "listen", c.Listen}, {"--public-url", "public_url", c.URL},
-		{"--log-level", "log.level", c.LogLevel}, {"--log-format", "log.format", c.LogForm},
+		{"--data-dir", "data_dir", c.DataDir},
+		{"--listen", "listen", c.Listen},
+		{"--public-url", "public_url", c.URL},
+		{"--log-level", "log.level", c.LogLevel},
+		{"--log-format", "log.format", c.LogForm},
 	} {
 		if f.value != "" {
 			out = append(out, f)
