@@ -96,7 +96,6 @@ type TurnRow struct {
 	Interrupted                    bool
 	RecoverBy                      int64
 	Model, Route                   string
-	Prompt                         string
 	Partial                        *string
 	CreatedAt, StartedAt, EndedAt  int64
 }
@@ -143,7 +142,8 @@ const (
 // Open tells whether a command in this state still needs an answer.
 func (s CommandState) Open() bool { return s == CommandPending || s == CommandSent }
 
-// CommandRow is one command of a run. Kind is its wire type.
+// CommandRow is one command of a run. Kind is its wire type. Body is "" once it
+// needs no answer any more: nobody reads it then, and it holds what people wrote.
 type CommandRow struct {
 	RunID     string
 	Seq       uint64

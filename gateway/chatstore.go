@@ -138,6 +138,8 @@ type TurnRows interface {
 	// taken before.
 	InsertTurn(ctx context.Context, t TurnRow) error
 	Turn(ctx context.Context, turnID string) (TurnRow, error)
+	// TurnStatus is Turn for those who need no more, with each piece of text.
+	TurnStatus(ctx context.Context, turnID string) (TurnStatus, error)
 	// TurnOfHost finds a turn by the name that its host knows it by.
 	TurnOfHost(ctx context.Context, runID, virtualTurnID string) (TurnRow, error)
 	// UpdateTurn writes status, reason, error, interrupted, recoverBy, partial,
@@ -189,6 +191,8 @@ type RunRows interface {
 	OpenCommands(ctx context.Context, runID string) ([]CommandRow, error)
 	// TurnCommands lists all commands of a turn in order.
 	TurnCommands(ctx context.Context, turnID string) ([]CommandRow, error)
+	// SetCommand changes the state of a command; one that needs no answer any more
+	// loses its body.
 	SetCommand(ctx context.Context, runID string, seq uint64, state CommandState, code wire.Code) error
 }
 

@@ -23,7 +23,7 @@ import (
 func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q gateway.QueueRow, route gateway.Route, routeErr error) (gateway.TurnRow, error) {
 	t := gateway.TurnRow{
 		ID: newID(), OrgID: th.OrgID, AccountID: th.AccountID, ThreadID: th.ID, InputEventID: q.EventID,
-		Status: gateway.TurnPending, Prompt: q.Prompt, CreatedAt: u.now,
+		Status: gateway.TurnPending, CreatedAt: u.now,
 		Model: route.Model, Route: route.ModelProviderID,
 	}
 	if q.EventID == "" {

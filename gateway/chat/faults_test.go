@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/gatewaytest"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 // gateStore makes updates wait while it is shut.
@@ -243,7 +246,7 @@ func runFault(r *rig, kind fault, at int) int {
 	r.respawn()
 	f.scenario(made.ThreadID)
 	n := f.store.n
-	if got := r.log(made.ThreadID); got != scenarioLog {
+	if got := r.story(made.ThreadID); got != scenarioLog {
 		r.Fatalf("%s:\n got %s\nwant %s", where, got, scenarioLog)
 	}
 	for _, turn := range r.host.Started() {
@@ -257,4 +260,85 @@ func runFault(r *rig, kind fault, at int) int {
 	r.wrap = nil
 	r.respawn()
 	return n
+}
+
+// headless is a store whose queue gives a message without an id.
+type headless struct{ gateway.ChatStore }
+
+func (h headless) Update(ctx context.Context, fn func(gateway.ChatTx) error) error {
+	return h.ChatStore.Update(ctx, func(tx gateway.ChatTx) error { return fn(headlessTx{tx}) })
+}
+
+func (h headless) View(ctx context.Context, fn func(gateway.ChatTx) error) error {
+	return h.ChatStore.View(ctx, func(tx gateway.ChatTx) error { return fn(headlessTx{tx}) })
+}
+
+type headlessTx struct{ gateway.ChatTx }
+
+func (h headlessTx) QueueHead(ctx context.Context, threadID string) (gateway.QueueRow, error) {
+	q, err := h.ChatTx.QueueHead(ctx, threadID)
+	q.EventID = ""
+	return q, err
+}
+
+func TestSQ1_NoTurnWithoutAWaitingMessage(t *testing.T) {
+	t.Parallel()
+	var told strings.Builder
+	r := newRig(t, func(r *rig) {
+		r.log = slog.New(slog.NewTextHandler(&told, nil))
+		r.wrap = func(s gateway.ChatStore) gateway.ChatStore { return headless{s} }
+	})
+	th, turnID := r.streaming("one", "text")
+	r.say(th, "two")
+	r.end(turnID, gatewaytest.Completed())
+	r.must(r.Sweep(r.ctx))
+	r.Stop()
+	if !strings.Contains(told.String(), string(gateway.CodeQueueAssociationRequired)) {
+		t.Fatalf("log: %s", told.String())
+	}
+	r.wantLog(th, "input:one start:one input:two output.message:text turn.completed")
+}
+
+func TestCG75_ARetryPublishesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	req := gateway.SendRequest{ClientThreadID: id(), ClientEventID: id(), UserMessage: text("x")}
+	for range 3 {
+		_, err := r.Send(r.ctx, ann, req)
+		r.must(err)
+	}
+	if n := len(r.bus.Pushes(gateway.ThreadTopic(req.ClientThreadID), "thread.events")); n != 1 {
+		t.Errorf("%d pushes of events", n)
+	}
+	touched := 0
+	for _, p := range r.bus.Pushes(gateway.AccountTopic(ann.AccountID)) {
+		if p.ThreadID == req.ClientThreadID {
+			touched++
+		}
+	}
+	if touched != 2 { // created, and its place in the list
+		t.Errorf("%d pushes to the account", touched)
+	}
+}
+
+// TestSQ49_ARefusedSendLeavesNoRow lets each check refuse, and then sends with the
+// same ids.
+func TestSQ49_ARefusedSendLeavesNoRow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(r *rig) { r.limits.QueuedPerThread = 1 })
+	th := r.say("", "one").ThreadID
+	r.say(th, "two")
+	before := r.story(th)
+	req := gateway.SendRequest{ThreadID: th, ClientEventID: id(), UserMessage: text("three")}
+	_, err := r.Send(r.ctx, ann, req)
+	wantCode(t, err, wire.CodeRateLimited)
+	if after := r.story(th); after != before {
+		t.Fatalf("log %s", after)
+	}
+	req.ThreadID = ""
+	reply, err := r.Send(r.ctx, ann, req)
+	r.must(err)
+	if reply.Replayed || reply.Disposition != gateway.DispositionStarted {
+		t.Fatalf("reply %s", asJSON(t, reply))
+	}
 }

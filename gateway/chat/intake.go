@@ -40,10 +40,12 @@ type parcel struct {
 	durable func(cursor uint64)
 }
 
-// item is one envelope of a parcel that is to be stored. Exactly one of delta
-// and end is set, or none for a turn that has started.
+// item is one envelope of a parcel that is to be stored: text of a live turn,
+// that a live turn has started (neither delta nor end), or the end of any turn of
+// the run. turnID is set for live turns.
 type item struct {
 	virtualID string
+	turnID    string
 	delta     *gateway.DeltaRow
 	end       *wire.CompletedPayload
 }
@@ -52,9 +54,13 @@ type item struct {
 // false for what is known, of no interest, or of no turn of this run.
 func (s *Service) takeIn(runID string, env wire.Envelope) (it item, ok bool) {
 	it.virtualID = env.TurnID
+	lt := s.lives.ofHost(runID, env.TurnID)
+	if lt != nil {
+		it.turnID = lt.turnID
+	}
 	switch env.Event {
 	case wire.EventTurnStarted:
-		return it, s.lives.ofHost(runID, env.TurnID) != nil
+		return it, lt != nil
 	case wire.EventTurnCompleted:
 		var p wire.CompletedPayload
 		if err := json.Unmarshal(env.Payload, &p); err != nil {
@@ -72,7 +78,6 @@ func (s *Service) takeIn(runID string, env wire.Envelope) (it item, ok bool) {
 		s.log.Error("a host sent a delta that cannot be read", "run", runID, "error", err)
 		return it, false
 	}
-	lt := s.lives.ofHost(runID, env.TurnID)
 	if lt == nil || d.Kind != wire.DeltaMessage {
 		return it, false
 	}
@@ -174,15 +179,13 @@ func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parc
 	}
 	err = s.update(ctx, func(u *unit) error {
 		ended = false
-		run, err := u.Run(ctx, runID)
-		if errors.Is(err, gateway.ErrNoRow) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		threadID = run.ThreadID
 		for i, it := range items {
+			if it.end == nil {
+				if err := s.storeProgress(ctx, u, it); err != nil {
+					return err
+				}
+				continue
+			}
 			t, err := u.TurnOfHost(ctx, runID, it.virtualID)
 			if errors.Is(err, gateway.ErrNoRow) {
 				continue
@@ -193,13 +196,8 @@ func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parc
 			if t, err = u.lockTurn(ctx, t.ID); err != nil {
 				return err
 			}
-			if it.end != nil {
-				ended = true
-				err = s.storeEnd(ctx, u, t, ends[i])
-			} else {
-				err = s.storeProgress(ctx, u, t, it.delta)
-			}
-			if err != nil {
+			threadID, ended = t.ThreadID, true
+			if err := s.storeEnd(ctx, u, t, ends[i]); err != nil {
 				return err
 			}
 		}
@@ -229,20 +227,34 @@ func merge(parcels []parcel) []item {
 }
 
 // storeProgress stores text of a turn, and that it runs. A turn that is final
-// takes no text any more.
-func (s *Service) storeProgress(ctx context.Context, u *unit, t gateway.TurnRow, d *gateway.DeltaRow) error {
-	if t.Status.Final() {
+// takes no text any more. This is the most frequent write of all, so it reads no
+// more than it must.
+func (s *Service) storeProgress(ctx context.Context, u *unit, it item) error {
+	status, err := u.TurnStatus(ctx, it.turnID)
+	if errors.Is(err, gateway.ErrNoRow) || (err == nil && status.Final()) {
 		return nil
 	}
-	if err := s.markRunning(ctx, u, t); err != nil || d == nil {
+	if err != nil {
 		return err
 	}
-	if d.From == 0 {
-		if err := u.AddMoment(ctx, t.ID, u.now, "first_text", ""); err != nil {
+	if status == gateway.TurnPending {
+		t, err := u.lockTurn(ctx, it.turnID)
+		if err != nil {
+			return err
+		}
+		if err := s.markRunning(ctx, u, t); err != nil {
 			return err
 		}
 	}
-	return u.AppendDelta(ctx, *d)
+	if it.delta == nil {
+		return nil
+	}
+	if it.delta.From == 0 {
+		if err := u.AddMoment(ctx, it.turnID, u.now, "first_text", ""); err != nil {
+			return err
+		}
+	}
+	return u.AppendDelta(ctx, *it.delta)
 }
 
 // markRunning notes that the host has taken the turn.

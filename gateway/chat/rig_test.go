@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type rig struct {
 	limits  chat.Limits
 	mu      sync.Mutex
 	time    time.Time
+	log     *slog.Logger
 	blocks  func() chat.Splitter
 	render  func(string) string
 	stopped bool
@@ -109,7 +111,7 @@ func (r *rig) begin() {
 	r.bus, r.wakes = gatewaytest.NewBus(), &wakes{runs: make(map[string]int)}
 	r.Service = chat.New(chat.Config{
 		Store: r.store, Routes: r.routes, Bus: r.bus, Dispatcher: r.wakes, Now: r.now, Limits: r.limits,
-		NewSplitter: r.blocks, Render: r.render,
+		NewSplitter: r.blocks, Render: r.render, Logger: r.log,
 	})
 	r.must(r.Start(r.ctx))
 	r.tick(time.Millisecond)
@@ -219,8 +221,8 @@ func (r *rig) events(threadID string) []gateway.Event {
 	return all
 }
 
-// log is the log of a thread in short.
-func (r *rig) log(threadID string) string {
+// story is the log of a thread in short.
+func (r *rig) story(threadID string) string {
 	r.Helper()
 	var b strings.Builder
 	for _, e := range r.events(threadID) {
@@ -245,7 +247,7 @@ func (r *rig) log(threadID string) string {
 
 func (r *rig) wantLog(threadID, want string) {
 	r.Helper()
-	if got := r.log(threadID); got != want {
+	if got := r.story(threadID); got != want {
 		r.Fatalf("log\n got %s\nwant %s", got, want)
 	}
 }

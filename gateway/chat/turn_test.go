@@ -377,6 +377,11 @@ func TestDeleteThread_WithATurnInProgress(t *testing.T) {
 	if _, turn := r.host.Turn(run); !turn.Interrupted {
 		t.Fatal("the host was not told to stop")
 	}
+	t.Run("its subscriptions are told", func(t *testing.T) {
+		if told := r.bus.Pushes(gateway.ThreadTopic(th), "threads.events"); len(told) != 1 || !strings.Contains(string(told[0].Raw), `"deleted"`) {
+			t.Fatalf("pushes %+v", told)
+		}
+	})
 	t.Run("SQ39: the host's end is taken, and no run stays open", func(t *testing.T) {
 		r.end(turnID, gatewaytest.Completed())
 		r.must(r.Sweep(r.ctx))
@@ -385,5 +390,19 @@ func TestDeleteThread_WithATurnInProgress(t *testing.T) {
 		if len(runs) != 0 {
 			t.Fatalf("open runs %v", runs)
 		}
+	})
+	t.Run("nothing that was written is left in what hosts were told", func(t *testing.T) {
+		r.must(r.store.View(r.ctx, func(tx gateway.ChatTx) error {
+			cmds, err := tx.TurnCommands(r.ctx, turnID)
+			for _, c := range cmds {
+				if strings.Contains(string(c.Body), "hello") {
+					t.Errorf("command %s", c.Body)
+				}
+			}
+			if len(cmds) != 2 {
+				t.Errorf("%d commands", len(cmds))
+			}
+			return err
+		}))
 	})
 }

@@ -123,6 +123,7 @@ func (tx chatTx) TurnCommands(ctx context.Context, turnID string) ([]gateway.Com
 }
 
 func (tx chatTx) SetCommand(ctx context.Context, runID string, seq uint64, state gateway.CommandState, code wire.Code) error {
-	return tx.exec(ctx, "set command",
-		`UPDATE commands SET state = ?, error = ? WHERE run_id = ? AND seq = ?`, state, code, runID, seq)
+	return tx.exec(ctx, "set command", `
+		UPDATE commands SET state = ?, error = ?, body = CASE WHEN ? = 1 THEN body ELSE '' END
+		WHERE run_id = ? AND seq = ?`, state, code, flag(state.Open()), runID, seq)
 }

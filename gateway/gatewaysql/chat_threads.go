@@ -95,7 +95,7 @@ func (tx chatTx) EraseThread(ctx context.Context, threadID string) error {
 		`DELETE FROM queue WHERE thread_id = ?`,
 		`DELETE FROM thread_events WHERE thread_id = ?`,
 		`DELETE FROM turn_deltas WHERE turn_id IN (SELECT id FROM turns WHERE thread_id = ?)`,
-		`UPDATE turns SET prompt = '', partial = NULL WHERE thread_id = ?`,
+		`UPDATE turns SET partial = NULL WHERE thread_id = ?`,
 	} {
 		if err := tx.exec(ctx, "erase thread", query, threadID); err != nil {
 			return err

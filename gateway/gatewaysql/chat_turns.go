@@ -11,7 +11,7 @@ import (
 
 const turnQuery = `
 	SELECT id, org_id, account_id, thread_id, input_event_id, COALESCE(run_id, ''), COALESCE(binding_id, ''), host_id,
-		COALESCE(virtual_turn_id, ''), status, reason, error, interrupted, COALESCE(recover_by, 0), model, route, prompt,
+		COALESCE(virtual_turn_id, ''), status, reason, error, interrupted, COALESCE(recover_by, 0), model, route,
 		partial, created_at, COALESCE(started_at, 0), COALESCE(ended_at, 0)
 	FROM turns`
 
@@ -19,7 +19,7 @@ func scanTurn(r rowScanner) (t gateway.TurnRow, err error) {
 	var partial sql.NullString
 	var interrupted int
 	err = r.Scan(&t.ID, &t.OrgID, &t.AccountID, &t.ThreadID, &t.InputEventID, &t.RunID, &t.BindingID, &t.HostID,
-		&t.VirtualTurnID, &t.Status, &t.Reason, &t.Error, &interrupted, &t.RecoverBy, &t.Model, &t.Route, &t.Prompt,
+		&t.VirtualTurnID, &t.Status, &t.Reason, &t.Error, &interrupted, &t.RecoverBy, &t.Model, &t.Route,
 		&partial, &t.CreatedAt, &t.StartedAt, &t.EndedAt)
 	t.Interrupted = interrupted != 0
 	if partial.Valid {
@@ -34,15 +34,20 @@ func (tx chatTx) InsertTurn(ctx context.Context, t gateway.TurnRow) error {
 	}
 	return tx.insert(ctx, "insert turn", `
 		INSERT INTO turns (id, org_id, account_id, thread_id, input_event_id, run_id, binding_id, host_id, virtual_turn_id,
-			status, reason, error, model, route, prompt, created_at, started_at, ended_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			status, reason, error, model, route, created_at, started_at, ended_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		t.ID, t.OrgID, t.AccountID, t.ThreadID, t.InputEventID, optionalText(t.RunID), optionalText(t.BindingID), t.HostID,
-		optionalText(t.VirtualTurnID), t.Status, t.Reason, t.Error, t.Model, t.Route, t.Prompt,
+		optionalText(t.VirtualTurnID), t.Status, t.Reason, t.Error, t.Model, t.Route,
 		t.CreatedAt, optional(t.StartedAt), optional(t.EndedAt))
 }
 
 func (tx chatTx) Turn(ctx context.Context, turnID string) (gateway.TurnRow, error) {
 	return one("read turn", tx.QueryRow(ctx, turnQuery+` WHERE id = ?`, turnID), scanTurn)
+}
+
+func (tx chatTx) TurnStatus(ctx context.Context, turnID string) (status gateway.TurnStatus, err error) {
+	text, err := one("read status of turn", tx.QueryRow(ctx, `SELECT status FROM turns WHERE id = ?`, turnID), scanText)
+	return gateway.TurnStatus(text), err
 }
 
 func (tx chatTx) TurnOfHost(ctx context.Context, runID, virtualTurnID string) (gateway.TurnRow, error) {

@@ -121,7 +121,6 @@ CREATE TABLE turns (
     recover_by      BIGINT,
     model           TEXT NOT NULL,
     route           TEXT NOT NULL,
-    prompt          TEXT NOT NULL,
     partial         TEXT,
     created_at      BIGINT NOT NULL,
     started_at      BIGINT,
@@ -164,7 +163,8 @@ CREATE TABLE turn_moments (
 );
 
 -- What hosts are told. pending: never given to a host, or known to have had no
--- effect there; sent: the host may know it; the others need no answer any more.
+-- effect there; sent: the host may know it; the others need no answer any more,
+-- and have no body then: it holds what people wrote.
 CREATE TABLE commands (
     run_id     TEXT NOT NULL REFERENCES runs (id),
     seq        BIGINT NOT NULL,
