@@ -27,8 +27,8 @@ func TestF22_KillsAtRandomMomentsLoseAndRepeatNothing(t *testing.T) {
 	started, full := 0, 0
 	for i := range number(t, "E2E_KILLS", 8) {
 		prompt := fmt.Sprintf("turn %d of seed %d", i, seed)
-		v := killOnce(t, in, token, prompt, time.Duration(random.Int64N(int64(1600*time.Millisecond))))
-		n := p.requests(prompt)
+		v := killOnce(t, in, token, prompt, time.Duration(random.Int64N(int64(2*time.Second))))
+		n := p.requests(t, prompt)
 		if n > 1 {
 			t.Fatalf("%q: %d provider requests", prompt, n)
 		}

@@ -24,31 +24,81 @@ const recordings = "../relay/provider/testdata/recordings"
 // provider stands in for a chat-completions API. The upstream model name says
 // what it answers: count:N streams "0 " to "N-1 ", count:N+delay=2ms paces it,
 // hang sends one word and then nothing until the client goes.
+//
+// With E2E_PROVIDER_URL another server stands in its place that knows the same
+// model names and tells its requests under /_sim/requests.
 type provider struct {
-	*httptest.Server
-	mu    sync.Mutex
-	calls map[string]int       // by last user message
-	gone  map[string]time.Time // when a client left an unfinished answer
+	URL      string
+	external bool
+	mu       sync.Mutex
+	calls    map[string]int       // by last user message
+	gone     map[string]time.Time // when a client left an unfinished answer
 }
 
 func newProvider(t testing.TB) *provider {
 	t.Helper()
 	p := &provider{calls: map[string]int{}, gone: map[string]time.Time{}}
-	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
+	if p.URL = os.Getenv("E2E_PROVIDER_URL"); p.URL != "" {
+		p.external = true
+		return p
+	}
+	server := httptest.NewServer(http.HandlerFunc(p.serve))
+	p.URL = server.URL
 	t.Cleanup(func() {
-		p.CloseClientConnections()
-		p.Close()
+		server.CloseClientConnections()
+		server.Close()
 	})
 	return p
 }
 
-func (p *provider) requests(prompt string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls[prompt]
+// requests counts the requests whose last message was prompt.
+func (p *provider) requests(t testing.TB, prompt string) int {
+	t.Helper()
+	if !p.external {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.calls[prompt]
+	}
+	return len(p.told(t, prompt))
 }
 
-func (p *provider) leftAt(prompt string) (time.Time, bool) {
+// toldRequest is a request as another server tells it.
+type toldRequest struct {
+	Body    json.RawMessage `json:"body"`
+	Outcome string          `json:"outcome"`
+}
+
+func (p *provider) told(t testing.TB, prompt string) (matching []toldRequest) {
+	t.Helper()
+	res, err := http.Get(p.URL + "/_sim/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var all []toldRequest
+	if err := json.NewDecoder(res.Body).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if strings.Contains(string(r.Body), prompt) {
+			matching = append(matching, r)
+		}
+	}
+	return matching
+}
+
+// leftAt is when the client of an unfinished answer went, or was first seen to
+// have gone.
+func (p *provider) leftAt(t testing.TB, prompt string) (time.Time, bool) {
+	t.Helper()
+	if p.external {
+		for _, r := range p.told(t, prompt) {
+			if r.Outcome == "client_gone" {
+				return time.Now(), true
+			}
+		}
+		return time.Time{}, false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, ok := p.gone[prompt]
@@ -81,8 +131,7 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 		replay(w, strings.HasSuffix(r.URL.Path, "/chat/completions"), name)
 		return
 	}
-	source, delay := parseModel(body.Model)
-	if !p.stream(w, r, source, delay) {
+	if !p.stream(w, r, parseModel(body.Model)) {
 		p.mu.Lock()
 		p.gone[prompt] = time.Now()
 		p.mu.Unlock()
@@ -115,43 +164,57 @@ func recording(name string) []string {
 }
 
 // stream answers, and tells whether the client stayed until the end.
-func (p *provider) stream(w http.ResponseWriter, r *http.Request, source string, delay time.Duration) bool {
+func (p *provider) stream(w http.ResponseWriter, r *http.Request, source source) bool {
 	flush := w.(http.Flusher).Flush
 	chunk := func(delta, finish string) {
 		fmt.Fprintf(w, "data: {\"id\":\"r1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q},\"finish_reason\":%s}]}\n\n", delta, finish)
 		flush()
 	}
-	if source == "hang" {
-		chunk("thinking ", "null")
-		<-r.Context().Done()
-		return false
-	}
-	kind, count, _ := strings.Cut(source, ":")
-	n, _ := strconv.Atoi(count)
-	for i := range n {
+	for i := range source.n {
 		word := strconv.Itoa(i)
-		if kind == "stamp" {
+		if source.kind == "stamp" {
 			word = strconv.FormatInt(time.Now().UnixNano(), 10)
+		}
+		if source.stall > 0 && i == source.stall {
+			<-r.Context().Done()
+			return false
 		}
 		chunk(word+" ", "null")
 		select {
 		case <-r.Context().Done():
 			return false
-		case <-time.After(delay):
+		case <-time.After(source.delay):
 		}
 	}
 	chunk("", `"stop"`)
-	fmt.Fprintf(w, "data: {\"id\":\"r1\",\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", n)
+	fmt.Fprintf(w, "data: {\"id\":\"r1\",\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", source.n)
 	flush()
 	return true
 }
 
-func parseModel(name string) (source string, delay time.Duration) {
-	source, rest, _ := strings.Cut(name, "+")
-	if d, ok := strings.CutPrefix(rest, "delay="); ok {
-		delay, _ = time.ParseDuration(d)
+// source is a parsed model name.
+type source struct {
+	kind  string
+	n     int
+	delay time.Duration
+	stall int
+}
+
+func parseModel(name string) (s source) {
+	words := strings.Split(name, "+")
+	kind, count, _ := strings.Cut(words[0], ":")
+	s.kind = kind
+	s.n, _ = strconv.Atoi(count)
+	for _, fault := range words[1:] {
+		key, value, _ := strings.Cut(fault, "=")
+		switch key {
+		case "delay":
+			s.delay, _ = time.ParseDuration(value)
+		case "stall":
+			s.stall, _ = strconv.Atoi(value)
+		}
 	}
-	return source, delay
+	return s
 }
 
 func textOf(content json.RawMessage) string {

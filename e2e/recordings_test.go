@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,10 +36,7 @@ var recorded = []struct {
 // E2E_PROVIDER_URL names another server that replays the same recordings.
 func TestF34_EveryRecordingEndsAsRecorded(t *testing.T) {
 	t.Parallel()
-	base := os.Getenv("E2E_PROVIDER_URL")
-	if base == "" {
-		base = newProvider(t).URL
-	}
+	base := newProvider(t).URL
 	byAPI := map[string][]model{}
 	for _, r := range recorded {
 		byAPI[r.api] = append(byAPI[r.api], model{r.name, "fixture:" + r.name})

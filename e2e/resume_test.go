@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+const everyNumber = "Every number once, please."
+
 // TestF01_F02_CutSocketsSeeEveryNumberOnce cuts a reader's socket at random
 // moments of a long answer while a second reader stays, and compares both with
 // the log. E2E_CUTS sets the number of cuts.
@@ -24,7 +26,7 @@ func TestF01_F02_CutSocketsSeeEveryNumberOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent, err := c.send(ctx, "", thread, message, "count", "")
+	sent, err := c.send(ctx, "", thread, message, everyNumber, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestF01_F02_CutSocketsSeeEveryNumberOnce(t *testing.T) {
 			t.Errorf("the readers differ:\n%s\n%s", describe(v), describe(other))
 		}
 	}
-	if n := p.requests("count"); n != 1 {
+	if n := p.requests(t, everyNumber); n != 1 {
 		t.Errorf("%d provider requests", n)
 	}
 }

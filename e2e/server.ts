@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const BINARY = process.env.FAIRLEAD_BIN ?? fileURLToPath(new URL('../bin/fairlead', import.meta.url));
+const BINARY = process.env.E2E_BINARY ?? fileURLToPath(new URL('../bin/fairlead', import.meta.url));
 
 /** One fairlead process over one data folder; it can be killed and started again. */
 export class Server {
@@ -29,6 +29,7 @@ export class Server {
     this.output = '';
     const child = spawn(BINARY, ['serve', '--data-dir', this.dir, '--listen', `127.0.0.1:${this.port}`, ...this.flags], {
       stdio: ['ignore', 'pipe', 'pipe'],
+      env: Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('FAIRLEAD_'))),
     });
     this.child = child;
     const hear = (chunk: Buffer) => { this.output += chunk.toString(); };

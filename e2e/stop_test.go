@@ -12,7 +12,7 @@ import (
 func TestF20_StopEndsTheProvidersRequest(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	in := newInstall(t, p.URL, model{"hang", "hang"}, model{"counter", "count:500+delay=5ms"})
+	in := newInstall(t, p.URL, model{"hang", "count:500+stall=3"}, model{"counter", "count:500+delay=5ms"})
 	in.start()
 	token := in.user("stop@example.com")
 	for _, name := range []string{"hang", "counter"} {
@@ -32,7 +32,7 @@ func TestF20_StopEndsTheProvidersRequest(t *testing.T) {
 		if err := v.open(ctx, c); err != nil {
 			t.Fatal(err)
 		}
-		for v.offset < 5 {
+		for v.offset < 4 {
 			if _, err := c.next(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func waitGone(ctx context.Context, t *testing.T, p *provider, prompt string) tim
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if at, ok := p.leftAt(prompt); ok {
+		if at, ok := p.leftAt(t, prompt); ok {
 			return at
 		}
 		select {
