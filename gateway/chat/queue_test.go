@@ -222,8 +222,15 @@ func TestDrain_WaitsForHostsAfterAStart(t *testing.T) {
 		t.Fatal("the message failed because its host was not back yet")
 	}
 	r.routes.Fail(nil)
-	r.must(r.Sweep(r.ctx))
+	t.Run("CG76: a send into the idle thread goes behind it", func(t *testing.T) {
+		if b := r.say(th, "b"); b.TurnID != nil || b.Disposition != gateway.DispositionQueued {
+			t.Fatalf("reply %s", asJSON(t, b))
+		}
+	})
 	r.wantTurn(th, "a")
+	if got := r.thread(th); got.Waiting != 1 {
+		t.Fatalf("thread %s", asJSON(t, got))
+	}
 }
 
 func TestBinding_IsPinnedToItsRouteAndContinued(t *testing.T) {

@@ -422,3 +422,44 @@ func TestSend_StrangersSeeNothing(t *testing.T) {
 		wantCode(t, err, wire.CodeNotFound)
 	})
 }
+
+func TestCG67_EveryMessageIsQueuedFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	reply := r.say("", "hello")
+	t.Run("SQ3: by the reply the turn is bound to a run and a native conversation", func(t *testing.T) {
+		turns, err := r.AdminTurns(r.ctx, ann, gateway.Page{TurnID: *reply.TurnID})
+		r.must(err)
+		bindings, err := r.AdminBindings(r.ctx, ann, gateway.Page{})
+		r.must(err)
+		row := turns.Rows[0]
+		if row.InputID != reply.EventID || row.RunID == "" || row.BindingID != bindings.Rows[0].BindingID || row.VirtualTurnID == "" {
+			t.Fatalf("turn %s", asJSON(t, row))
+		}
+	})
+	t.Run("CG80: paging from the queued event shows that it was taken", func(t *testing.T) {
+		queued := r.say(reply.ThreadID, "next")
+		since := r.events(reply.ThreadID)[2].SeqID
+		r.stop(reply.ThreadID, *reply.TurnID)
+		turnID := r.wantTurn(reply.ThreadID, "next")
+		page, err := r.Open(r.ctx, ann, gateway.OpenRequest{ThreadID: reply.ThreadID, SinceSeq: &since})
+		r.must(err)
+		last := page.Events[len(page.Events)-1]
+		if last.RevokesEventID != queued.EventID || last.TurnID != turnID || last.SeqID != page.LatestSeq {
+			t.Fatalf("page %s", asJSON(t, page.Events))
+		}
+	})
+}
+
+func TestCG69_ARetryNeedsNoDocument(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first := r.say("", "hello")
+	again, err := r.Send(r.ctx, ann, gateway.SendRequest{ThreadID: first.ThreadID, ClientEventID: first.EventID})
+	r.must(err)
+	first.Replayed = true
+	if asJSON(t, again) != asJSON(t, first) {
+		t.Fatalf("got %s, first was %s", asJSON(t, again), asJSON(t, first))
+	}
+	r.wantLog(first.ThreadID, "input:hello start:hello")
+}

@@ -115,14 +115,9 @@ func (u *unit) publish() {
 	for _, st := range u.states {
 		s.pushState(st)
 	}
-	s.pushFeed(gateway.AccountTopic(u.accountID), u.feed)
-	for _, e := range u.feed {
-		if e.Kind == gateway.FeedDeleted { // ends subscriptions of the thread
-			s.pushFeed(gateway.ThreadTopic(u.threadID), []gateway.FeedEvent{e})
-		}
-	}
+	s.pushFeed(u.accountID, u.feed)
 	if u.touched != nil {
-		s.pushFeed(gateway.AccountTopic(u.accountID), []gateway.FeedEvent{{
+		s.pushFeed(u.accountID, []gateway.FeedEvent{{
 			Kind: gateway.FeedTouched, ThreadID: u.threadID, CreatedAt: gateway.Millis(u.now), Thread: u.touched,
 		}})
 	}
@@ -200,7 +195,7 @@ func (s *Service) pushRetract(threadID, turnID string) {
 
 // pushFeed publishes entries of an account's feed; entries that are not stored
 // carry no sequence number.
-func (s *Service) pushFeed(topic string, events []gateway.FeedEvent) {
+func (s *Service) pushFeed(accountID string, events []gateway.FeedEvent) {
 	if len(events) == 0 {
 		return
 	}
@@ -209,7 +204,7 @@ func (s *Service) pushFeed(topic string, events []gateway.FeedEvent) {
 		Events    []gateway.FeedEvent `json:"events"`
 		LatestSeq int64               `json:"latestSeq,omitempty"`
 	}{"threads.events", events, events[len(events)-1].SeqID}
-	s.bus.Publish(topic, gateway.Push{
+	s.bus.Publish(gateway.AccountTopic(accountID), gateway.Push{
 		Type: body.Type, ThreadID: events[0].ThreadID,
 		FirstSeq: events[0].SeqID, LastSeq: body.LatestSeq, Raw: encode(body),
 	})
