@@ -9,10 +9,10 @@ BIN     := bin/fairlead
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 LINT    := $(GO) tool -modfile=.ci/lint.mod golangci-lint
-APT     := $(if $(filter 0,$(shell id -u)),,sudo) apt-get
+APT     := $(if $(filter-out 0,$(shell id -u)),sudo) apt-get
 BROWSER ?= /usr/bin/chromium
 
-.PHONY: help run test build generate check-generated lint vuln unit browser bench setup setup-go setup-npm setup-browser
+.PHONY: help run test build generate check-generated lint vuln unit browser bench setup setup-apt setup-go setup-npm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -53,7 +53,12 @@ vuln: ## govulncheck; where its database is out of reach it says so and passes
 	if [ $$code -eq 3 ]; then echo "$$out"; exit 1; fi; \
 	if [ $$code -ne 0 ]; then echo "govulncheck could not run (its database is out of reach), skipped"; fi
 
-setup: setup-go setup-npm setup-browser ## install what the tests need (apt, Go modules, npm)
+setup: setup-apt setup-go setup-npm ## install what the tests need (apt, Go modules, npm)
+
+setup-apt: # a C compiler for the race detector, a browser
+	@missing=; command -v gcc >/dev/null || missing="gcc libc6-dev"; \
+	[ -x $(BROWSER) ] || missing="$$missing chromium"; \
+	[ -z "$$missing" ] || { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq $$missing; }
 
 setup-go:
 	$(GO) mod download
@@ -63,6 +68,3 @@ setup-npm: node_modules/.package-lock.json
 node_modules/.package-lock.json: package-lock.json
 	npm ci --no-audit --no-fund
 	@touch $@
-
-setup-browser:
-	@[ -x $(BROWSER) ] || { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium; }
