@@ -282,6 +282,28 @@ func TestPendingTimeout_HostOffline(t *testing.T) {
 	})
 }
 
+func TestPendingTimeout_OfAPromptThatMayHaveArrived(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	reply := r.say("", "hello")
+	run := r.runOf(*reply.TurnID)
+	_, err := r.Work(r.ctx, run) // counts as sent, and is lost on the way
+	r.must(err)
+	r.Waiting(r.ctx, run, "host_offline", time.Time{})
+	r.tick(10 * time.Minute)
+	r.must(r.Sweep(r.ctx))
+	r.wantLog(reply.ThreadID, "input:hello start:hello turn.failed!host_offline")
+	r.accept()
+	if n := len(r.host.Started()); n != 0 {
+		t.Fatalf("a turn that is over was started, %d", n)
+	}
+	runs, err := r.OpenRuns(r.ctx, hostID)
+	r.must(err)
+	if len(runs) != 0 {
+		t.Fatal("the interrupt that the host has no use for stays open")
+	}
+}
+
 func TestSQ37_ASilentHostTimesTheTurnOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
