@@ -31,9 +31,11 @@ type conn struct {
 	buf    *[]byte // from corks while corked
 	corks  *sync.Pool
 
-	// limit guards timeout, so that hurry reaches a write that is about to begin.
+	// limit guards timeout and until, so that hurry reaches a write that is about
+	// to begin.
 	limit   sync.Mutex
 	timeout time.Duration
+	until   time.Time // the deadline that is set
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -100,21 +102,31 @@ func (c *conn) flush() error {
 
 // send needs write.
 func (c *conn) send(p []byte) (int, error) {
-	c.limit.Lock()
-	err := c.Conn.SetWriteDeadline(time.Now().Add(c.timeout))
-	c.limit.Unlock()
-	if err != nil {
+	if err := c.extend(); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
+}
+
+// extend moves the deadline, unless most of the timeout is left: a stream of
+// small writes then sets it once in a while.
+func (c *conn) extend() error {
+	c.limit.Lock()
+	defer c.limit.Unlock()
+	now := time.Now()
+	if c.until.Sub(now) > c.timeout/2 {
+		return nil
+	}
+	c.until = now.Add(c.timeout)
+	return c.Conn.SetWriteDeadline(c.until)
 }
 
 // hurry bounds the write in progress and all later ones.
 func (c *conn) hurry(timeout time.Duration) {
 	c.limit.Lock()
 	defer c.limit.Unlock()
-	c.timeout = timeout
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(timeout)) // fails on a closed connection alone
+	c.timeout, c.until = timeout, time.Now().Add(timeout)
+	_ = c.Conn.SetWriteDeadline(c.until) // fails on a closed connection alone
 }
 
 // hijack hands the WebSocket library a conn with small buffers in place of what
