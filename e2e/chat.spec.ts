@@ -39,7 +39,7 @@ test('F20 Stop keeps what was shown and frees the composer', async ({ chat, page
   await chat.done('cancelled');
   const kept = countedTo(await chat.text());
   expect(kept).toBeGreaterThanOrEqual(5);
-  expect(kept).toBeLessThan(1500);
+  expect(kept).toBeLessThan(2000);
   await expect(chat.stop).toBeHidden();
   await expect(chat.last.getByTestId('turn-chip')).toHaveText('stopped');
   await chat.say('count to 7');
@@ -151,7 +151,8 @@ test('a thread by keyboard alone: write, send, stop, new thread, search, rename'
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(/\/chats\//);
   await expect(chat.answers).toHaveCount(1);
-  await page.locator('body').press('?');
+  await page.getByTestId('transcript').focus();
+  await page.keyboard.press('?');
   await expect(page.locator('#keys-dialog')).toBeVisible();
   await page.keyboard.press('Escape');
   await expect(page.locator('#keys-dialog')).toBeHidden();
