@@ -21,10 +21,12 @@ var rules = []rule{
 		WHERE revokes_event_id IS NOT NULL GROUP BY thread_id, revokes_event_id HAVING count(*) > 1`},
 	{"turn without exactly one replacement event", `
 		SELECT t.id, count(e.id) FROM turns t
+		JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
 		LEFT JOIN thread_events e ON e.turn_id = t.id AND e.event_type = 'input.prompt' AND e.revokes_event_id IS NOT NULL
 		GROUP BY t.id HAVING count(e.id) <> 1`},
 	{"final turn without exactly one terminal event, or a live one with it", `
 		SELECT t.id, t.status, count(e.id) FROM turns t
+		JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
 		LEFT JOIN thread_events e ON e.turn_id = t.id AND e.event_type IN ` + terminalEvents + `
 		GROUP BY t.id HAVING count(e.id) <> (t.status IN ` + finalStatuses + `)`},
 	{"terminal event that is not the turn's status", `
@@ -100,4 +102,5 @@ const textsQuery = `
 			SELECT e.payload ->> 'delta' AS delta FROM host.native_events e
 			WHERE e.turn_id = r.native_turn_id AND e.event = 'item.delta' AND e.payload ->> 'kind' = 'agent_message' ORDER BY e.seq)), '')
 	FROM turns t JOIN host.relay_turns r ON r.run_id = t.run_id AND r.turn_id = t.virtual_turn_id
+	JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
 	WHERE t.status IN ` + finalStatuses
