@@ -99,7 +99,7 @@ func (s *Service) settle(ctx context.Context, u *unit, t gateway.TurnRow, e endi
 			return err
 		}
 		if known && e.status == gateway.TurnCancelled {
-			t.RecoverBy = u.now + s.limits.CancelRecovery.Milliseconds()
+			t.RecoverBy = s.recoverBy(u)
 		}
 	}
 	if e.retracts() && text != "" {
@@ -133,6 +133,9 @@ func (s *Service) settle(ctx context.Context, u *unit, t gateway.TurnRow, e endi
 	})
 	return nil
 }
+
+// recoverBy is when a turn that is cancelled now is given up by its thread.
+func (s *Service) recoverBy(u *unit) int64 { return u.now + s.limits.CancelRecovery.Milliseconds() }
 
 // stopAtHost sees to it that a turn does not go on at its host. A prompt that was
 // never given to a host is dropped (SQ23), and known is false: there is nothing
@@ -183,14 +186,16 @@ func (s *Service) sendInterrupt(ctx context.Context, u *unit, t gateway.TurnRow)
 }
 
 // hostDone closes the account of a turn with its host: it drops what the host
-// need not be told any more and opens the thread again if the turn held it.
+// need not be told any more and opens the thread again if the turn held it. That
+// goes for an interrupt that counts as sent too: a host may have nothing but a
+// retryable answer to it (RH38), and what comes after it in the run would wait.
 func (s *Service) hostDone(ctx context.Context, u *unit, t gateway.TurnRow) error {
 	cmds, err := u.TurnCommands(ctx, t.ID)
 	if err != nil {
 		return err
 	}
 	for _, c := range cmds {
-		if c.Kind == wire.TypeRunControl && c.State == gateway.CommandPending {
+		if c.Kind == wire.TypeRunControl && c.State.Open() {
 			if err := u.SetCommand(ctx, c.RunID, c.Seq, gateway.CommandDropped, ""); err != nil {
 				return err
 			}

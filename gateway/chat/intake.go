@@ -262,6 +262,9 @@ func (s *Service) markRunning(ctx context.Context, u *unit, t gateway.TurnRow) e
 	if t.Status != gateway.TurnPending {
 		return nil
 	}
+	if err := u.MarkApplied(ctx, t.BindingID); err != nil {
+		return err
+	}
 	t.Status, t.StartedAt, t.Reason = gateway.TurnRunning, u.now, ""
 	if err := u.UpdateTurn(ctx, t); err != nil {
 		return err
@@ -273,7 +276,7 @@ func (s *Service) markRunning(ctx context.Context, u *unit, t gateway.TurnRow) e
 	u.touch = true
 	u.afterCommit(func() {
 		if lt := s.lives.turn(t.ID); lt != nil {
-			lt.set(gateway.TurnRunning)
+			lt.run(t.StartedAt)
 		}
 	})
 	return nil
@@ -312,8 +315,14 @@ func (s *Service) prepareEnd(ctx context.Context, runID string, it item) (hostEn
 }
 
 // storeEnd stores the end that a host told. For a turn that is final already it
-// changes nothing but usage, and opens the thread that the turn held closed.
+// changes nothing but usage, and opens the thread that the turn held closed. Even
+// if no answer to the prompt came, the end proves that the binding exists.
 func (s *Service) storeEnd(ctx context.Context, u *unit, t gateway.TurnRow, end hostEnd) error {
+	if t.Status != gateway.TurnRunning {
+		if err := u.MarkApplied(ctx, t.BindingID); err != nil {
+			return err
+		}
+	}
 	if err := u.AddUsage(ctx, t.ID, end.usage); err != nil {
 		return err
 	}

@@ -237,7 +237,8 @@ func (s *Service) Waiting(_ context.Context, runID, reason string, retryAt time.
 }
 
 // Refused ends the pending turns of a run whose host refused to attach it, and
-// takes back what the host was to be told; see gateway.Ledger.
+// takes back what the host was to be told; a running one is timed out unless the
+// host takes the run again in time. See gateway.Ledger.
 func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBody) error {
 	code := wire.CodeInternal
 	if cause != nil {
@@ -248,6 +249,8 @@ func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBo
 		if err := s.endTurn(ctx, lt.turnID, end, nil); err != nil {
 			return err
 		}
+		// A turn that runs there hears of its host no more than if it were away.
+		s.lives.hostAway(runID, s.now())
 	}
 	threadID := ""
 	err := s.update(ctx, func(u *unit) error {

@@ -21,6 +21,7 @@ type live struct {
 	// under it is exactly what was published before it.
 	mu      sync.Mutex
 	status  gateway.TurnStatus
+	started int64 // 0 until it runs
 	reason  string
 	retryAt time.Time
 	text    []byte
@@ -33,7 +34,8 @@ type live struct {
 func (s *Service) newLive(t gateway.TurnRow) *live {
 	lt := &live{
 		turnID: t.ID, threadID: t.ThreadID, runID: t.RunID, virtualID: t.VirtualTurnID,
-		created: t.CreatedAt, status: t.Status, reason: t.Reason, sources: make(map[string]struct{}),
+		created: t.CreatedAt, status: t.Status, started: t.StartedAt, reason: t.Reason,
+		sources: make(map[string]struct{}),
 	}
 	if s.newSplitter != nil {
 		lt.split = s.newSplitter()
@@ -102,11 +104,11 @@ func (lt *live) finish() {
 	lt.ended = true
 }
 
-// set notes the status of the turn; a reason to wait ends with it.
-func (lt *live) set(status gateway.TurnStatus) {
+// run notes that the turn runs, since when; a reason to wait ends with it.
+func (lt *live) run(since int64) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	lt.status, lt.reason, lt.retryAt = status, "", time.Time{}
+	lt.status, lt.started, lt.reason, lt.retryAt = gateway.TurnRunning, since, "", time.Time{}
 }
 
 // wait notes why the turn waits; changed is false if that is known. A turn that
@@ -124,11 +126,11 @@ func (lt *live) wait(reason string, retryAt time.Time) (st turnState, changed bo
 	}, true
 }
 
-// standing is the status of the turn and why it is not running yet.
-func (lt *live) standing() (gateway.TurnStatus, string) {
+// standing is the status of the turn, since when it runs, and why it does not yet.
+func (lt *live) standing() (status gateway.TurnStatus, started int64, reason string) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	return lt.status, lt.reason
+	return lt.status, lt.started, lt.reason
 }
 
 // view is what thread.open gives of the turn: text from offset on, at most limit

@@ -154,7 +154,7 @@ func (s *Service) turnReply(ctx context.Context, tx gateway.ChatTx, t gateway.Tu
 		Usage: []gateway.UsageRow{}, Timeline: []gateway.TurnMoment{},
 	}
 	if lt := s.lives.turn(t.ID); lt != nil && t.Status == gateway.TurnPending {
-		_, reply.Reason = lt.standing()
+		_, _, reply.Reason = lt.standing()
 	}
 	usage, err := tx.Usage(ctx, t.ID)
 	if err != nil {

@@ -47,6 +47,8 @@ type Limits struct {
 	CancelRecovery time.Duration
 	// HostSilence is how long a running turn survives without its host: 180 s.
 	HostSilence time.Duration
+	// TurnDeadline is how long a turn may run: 2 h (decisions §2.11).
+	TurnDeadline time.Duration
 	// RouteGrace is how long after Start a waiting message is kept waiting when no
 	// route serves it, since hosts and their catalogs are still coming: 30 s.
 	RouteGrace time.Duration
@@ -66,6 +68,7 @@ func (l *Limits) fill() {
 	fill(&l.PendingTimeout, 10*time.Minute)
 	fill(&l.CancelRecovery, 120*time.Second)
 	fill(&l.HostSilence, 180*time.Second)
+	fill(&l.TurnDeadline, 2*time.Hour)
 	fill(&l.RouteGrace, 30*time.Second)
 	fill(&l.SweepEvery, 2*time.Second)
 }

@@ -43,7 +43,7 @@ func (s *Service) load(ctx context.Context) error {
 }
 
 // Sweep settles by time what nobody else will (F22): turns that wait too long for
-// their host, turns whose host stays away, threads that a cancelled turn holds
+// their host, turns whose host stays away, turns that run for too long, threads that a cancelled turn holds
 // closed, and idle threads in which something waits. Start calls it every
 // Limits.SweepEvery. One failure does not keep it from the rest.
 func (s *Service) Sweep(ctx context.Context) error {
@@ -62,11 +62,14 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // overdue tells whether a live turn has to be ended, and how.
 func (s *Service) overdue(lt *live, now time.Time) (ending, bool) {
-	status, reason := lt.standing()
+	status, started, reason := lt.standing()
 	if status == gateway.TurnRunning {
 		since, away := s.lives.awaySince(lt.runID)
-		return ending{status: gateway.TurnTimeout, error: wire.CodeHostLost, abandon: true},
-			away && now.Sub(since) >= s.limits.HostSilence
+		if away && now.Sub(since) >= s.limits.HostSilence {
+			return ending{status: gateway.TurnTimeout, error: wire.CodeHostLost, abandon: true}, true
+		}
+		return ending{status: gateway.TurnTimeout, error: wire.CodeTurnDeadline, abandon: true},
+			now.UnixMilli()-started >= s.limits.TurnDeadline.Milliseconds()
 	}
 	if reason != "" && reason != reasonHostOffline {
 		return ending{}, false // its host is there and will take it

@@ -183,7 +183,8 @@ func (s *Service) changeThread(ctx context.Context, actor gateway.Actor, threadI
 }
 
 // DeleteThread removes a thread with its log and queue. A turn in progress is
-// cancelled at its host; its usage stays booked.
+// cancelled at its host, whose end is waited for as for any cancelled turn; its
+// usage stays booked.
 //
 // Errors: not_found.
 func (s *Service) DeleteThread(ctx context.Context, actor gateway.Actor, req gateway.DeleteThreadRequest) error {
@@ -221,8 +222,12 @@ func (s *Service) cancelDeleted(ctx context.Context, u *unit, turnID string) err
 		return err
 	}
 	t.Status, t.Reason, t.EndedAt = gateway.TurnCancelled, "thread_deleted", u.now
-	if _, err := s.stopAtHost(ctx, u, t, true); err != nil {
+	known, err := s.stopAtHost(ctx, u, t, true)
+	if err != nil {
 		return err
+	}
+	if known {
+		t.RecoverBy = s.recoverBy(u)
 	}
 	u.wakes = append(u.wakes, t.RunID)
 	u.afterCommit(func() {
