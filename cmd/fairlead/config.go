@@ -45,6 +45,7 @@ type hostConfig struct {
 
 type turnConfig struct {
 	PendingTimeout time.Duration `koanf:"pending_timeout"`
+	Deadline       time.Duration `koanf:"deadline"`
 }
 
 type routeConfig struct {
@@ -96,7 +97,7 @@ func defaultConfig() config {
 		DataDir: "./fairlead-data",
 		Listen:  "127.0.0.1:8080",
 		Host:    hostConfig{Name: "embedded", MaxInflight: 8},
-		Turn:    turnConfig{PendingTimeout: 10 * time.Minute},
+		Turn:    turnConfig{PendingTimeout: 10 * time.Minute, Deadline: 2 * time.Hour},
 		Route:   routeConfig{MaxWait: time.Minute},
 		Context: contextConfig{StoppedAnswers: "include"},
 		Log:     logConfig{Level: "info", Format: "text"},

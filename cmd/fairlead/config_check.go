@@ -46,6 +46,9 @@ func (c *config) check() []fault {
 	if c.Turn.PendingTimeout <= 0 {
 		k.fault("turn.pending_timeout", "must be more than nothing")
 	}
+	if c.Turn.Deadline <= 0 {
+		k.fault("turn.deadline", "must be more than nothing")
+	}
 	if c.Route.MaxWait < 0 {
 		k.fault("route.max_wait", "must not be negative")
 	}

@@ -81,6 +81,7 @@ func TestWrongSettings(t *testing.T) {
 		{"log level", "log:\n  level: loud\n", ":2: log.level: must be debug, info, warn or error"},
 		{"log format", "log: {format: xml}\n", ":1: log.format: must be text or json"},
 		{"stopped answers", "context: {stopped_answers: maybe}\n", ":1: context.stopped_answers: must be include or omit"},
+		{"no time", "turn: {deadline: 0s}\n", ":1: turn.deadline: must be more than nothing"},
 		{"no wait", "turn: {pending_timeout: 0s}\n", ":1: turn.pending_timeout: must be more than nothing"},
 		{"negative wait", "route: {max_wait: -1s}\n", ":1: route.max_wait: must not be negative"},
 		{"no providers", "host:\n  providers: []\n", ":2: host.providers: must name at least one provider"},

@@ -58,7 +58,7 @@ func (g *gatewayParts) openChat(ctx context.Context, cfg *config, host *hostPart
 	g.chat = chat.New(chat.Config{
 		Store: g.store.Chat(), Routes: g.routes, Bus: fan, Logger: log, Render: markdown.Render,
 		NewSplitter: func() chat.Splitter { return markdown.NewSplitter(markdown.Render) },
-		Limits:      chat.Limits{PendingTimeout: cfg.Turn.PendingTimeout},
+		Limits:      chat.Limits{PendingTimeout: cfg.Turn.PendingTimeout, TurnDeadline: cfg.Turn.Deadline},
 	})
 	g.hosts = hosts.New(hosts.Options{Ledger: g.chat, Catalogs: g.routes, Logger: log, RouteMaxWait: cfg.Route.MaxWait})
 	g.hosts.Register(hosts.Host{ID: host.target, TargetRef: host.target, Embedded: true})

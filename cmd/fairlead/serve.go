@@ -76,8 +76,10 @@ func serve(ctx context.Context, host *hostParts, gw *gatewayParts, listener net.
 	})
 	group.Go(func() error {
 		select {
-		case <-host.runtime.Broken():
-			cancel(errors.New("the host's store does not tell whether a write was kept; start again to read what it holds"))
+		case <-host.db.Broken():
+			cancel(errBroken("host"))
+		case <-gw.store.Broken():
+			cancel(errBroken("gateway"))
 		case <-ctx.Done():
 		}
 		shutDown(ctx, host, gw, log)
@@ -89,6 +91,12 @@ func serve(ctx context.Context, host *hostParts, gw *gatewayParts, listener net.
 		return cause
 	}
 	return err
+}
+
+// errBroken ends the program when a store may hold other than its readers know:
+// only a new start tells, and goes on from what is there.
+func errBroken(store string) error {
+	return fmt.Errorf("the %s's store does not tell whether a write was kept; start again to read what it holds", store)
 }
 
 func shutDown(ctx context.Context, host *hostParts, gw *gatewayParts, log *slog.Logger) {

@@ -112,6 +112,16 @@ func TestFailedCommit(t *testing.T) {
 			if errors.Is(err, sqldb.ErrIndeterminate) != tt.indeterminate {
 				t.Errorf("a later update: %v, refused want %v", err, tt.indeterminate)
 			}
+			select {
+			case <-db.Broken():
+				if !tt.indeterminate {
+					t.Error("the database says that it is broken")
+				}
+			default:
+				if tt.indeterminate {
+					t.Error("the database does not say that it is broken")
+				}
+			}
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}

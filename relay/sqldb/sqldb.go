@@ -95,6 +95,7 @@ type DB struct {
 	claims map[string]bool
 
 	broken   atomic.Pointer[error] // set once, by the writer
+	lost     chan struct{}         // closed after broken is set
 	dirty    chan struct{}         // wakes the checkpointer
 	finished sync.WaitGroup
 }
@@ -128,7 +129,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		readers:  make(chan *conn, o.Readers),
 		requests: make(chan *request, maxBatch),
 		closing:  make(chan struct{}), stopped: make(chan struct{}),
-		dirty: make(chan struct{}, 1),
+		dirty: make(chan struct{}, 1), lost: make(chan struct{}),
 	}
 	w, err := db.connect(ctx, o.Readers)
 	if err != nil {

@@ -260,7 +260,15 @@ func (db *DB) commitFailed(ctx context.Context, w *conn, cause error) error {
 	return err
 }
 
-func (db *DB) fail(err error) { db.broken.CompareAndSwap(nil, &err) }
+func (db *DB) fail(err error) {
+	if db.broken.CompareAndSwap(nil, &err) {
+		close(db.lost)
+	}
+}
+
+// Broken is closed once a commit had an outcome that nobody can know: every update
+// is refused with ErrIndeterminate from then on, until the database is opened again.
+func (db *DB) Broken() <-chan struct{} { return db.lost }
 
 // runHooks runs the functions of one committed update. Its changes are durable,
 // so a panic in a hook cannot be the update's error.
