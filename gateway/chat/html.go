@@ -7,10 +7,12 @@ import (
 	"github.com/fairlead/fairlead/gateway"
 )
 
-// htmlBytes bounds the rendered events that are kept; maxEventHTML is the most
-// that one event may weigh in a frame. A larger one is sent without HTML.
+// htmlBytes bounds the rendered events that are kept, entryBytes is what one costs
+// besides; maxEventHTML is the most JSON that the HTML of one event may be. A larger
+// one is sent without.
 const (
 	htmlBytes    = 16 << 20
+	entryBytes   = 256
 	maxEventHTML = 512 << 10
 )
 
@@ -54,7 +56,7 @@ func (c *htmlCache) of(e gateway.Event) string {
 		return html
 	}
 	html := c.render(*e.Content)
-	if len(html) > maxEventHTML {
+	if jsonLen(html) > maxEventHTML {
 		html = ""
 	}
 	c.put(e.ID, html)
@@ -106,11 +108,11 @@ func (c *htmlCache) put(id, html string) {
 		return
 	}
 	c.byID[id] = c.order.PushFront(&htmlEntry{id: id, html: html})
-	c.size += len(html)
+	c.size += entryBytes + len(html)
 	for c.size > htmlBytes && c.order.Len() > 1 {
 		last := c.order.Back()
 		entry, _ := c.order.Remove(last).(*htmlEntry)
 		delete(c.byID, entry.id)
-		c.size -= len(entry.html)
+		c.size -= entryBytes + len(entry.html)
 	}
 }

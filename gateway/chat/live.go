@@ -28,6 +28,7 @@ type live struct {
 	sources map[string]struct{} // native events in text
 	split   Splitter            // nil: no blocks
 	blocks  []gateway.Block
+	html    int  // JSON of blocks
 	ended   bool // nothing is taken in or published any more
 }
 
@@ -61,9 +62,16 @@ func (lt *live) extend(text string) []gateway.Block {
 	if lt.split == nil {
 		return nil
 	}
-	blocks := lt.split.Append(text)
-	lt.blocks = append(lt.blocks, blocks...)
-	return blocks
+	before := len(lt.blocks)
+	for _, b := range lt.split.Append(text) {
+		n := jsonLen(b.HTML)
+		if lt.html += n; n > maxBlockJSON || lt.html > maxBlocksJSON {
+			lt.split = nil // a gap would hide text: the rest is plain
+			break
+		}
+		lt.blocks = append(lt.blocks, b)
+	}
+	return lt.blocks[before:]
 }
 
 // take adds a delta and publishes it. ok is false if its native event is known
@@ -133,9 +141,9 @@ func (lt *live) standing() (status gateway.TurnStatus, started int64, reason str
 	return lt.status, lt.started, lt.reason
 }
 
-// view is what thread.open gives of the turn: text from offset on, at most limit
-// bytes, cut between characters, and the pushes that bring the rest.
-func (lt *live) view(offset int64, limit int, html bool) (v gateway.LiveTurn, then []gateway.Push, ended bool) {
+// view is what thread.open gives of the turn: text from offset on and blocks, as
+// far as there is room for their JSON, and the pushes that bring the rest.
+func (lt *live) view(offset int64, room int, html bool) (v gateway.LiveTurn, then []gateway.Push, ended bool) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	v = gateway.LiveTurn{TurnID: lt.turnID, Status: lt.status, Reason: lt.reason, Offset: offset}
@@ -143,23 +151,21 @@ func (lt *live) view(offset int64, limit int, html bool) (v gateway.LiveTurn, th
 		v.Offset, v.Resync = 0, true
 	}
 	rest := string(lt.text[v.Offset:])
-	pieces := cut(rest, limit)
-	v.Next = v.Offset
-	if len(pieces) > 0 {
-		v.Text = pieces[0]
-		v.Next += int64(len(v.Text))
-		at := v.Next
-		for _, p := range pieces[1:] {
-			then = append(then, deltaPush(lt.threadID, lt.turnID, at, p))
-			at += int64(len(p))
-		}
+	if first := cut(rest, min(gateway.MaxReplyBytes, room/3)); len(first) > 0 {
+		v.Text = first[0]
+	}
+	v.Next = v.Offset + int64(len(v.Text))
+	at := v.Next
+	for _, p := range cut(rest[len(v.Text):], gateway.MaxReplyBytes) {
+		then = append(then, deltaPush(lt.threadID, lt.turnID, at, p))
+		at += int64(len(p))
 	}
 	if !html {
 		return v, then, lt.ended
 	}
-	room := limit
+	room /= 2
 	for i, b := range lt.blocks {
-		if room -= len(b.HTML); room < 0 && i > 0 {
+		if room -= eventJSON + jsonLen(b.HTML); room < 0 {
 			for _, late := range lt.blocks[i:] {
 				then = append(then, blockPush(lt.threadID, lt.turnID, late))
 			}
@@ -172,23 +178,6 @@ func (lt *live) view(offset int64, limit int, html bool) (v gateway.LiveTurn, th
 
 func runeStart(text []byte, offset int64) bool {
 	return offset == int64(len(text)) || utf8.RuneStart(text[offset])
-}
-
-// cut splits text between characters into pieces of at most limit bytes.
-func cut(text string, limit int) []string {
-	var pieces []string
-	for len(text) > limit {
-		n := limit
-		for n > limit-utf8.UTFMax && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		pieces = append(pieces, text[:n])
-		text = text[n:]
-	}
-	if text != "" {
-		pieces = append(pieces, text)
-	}
-	return pieces
 }
 
 // registry finds live turns, and knows since when the hosts of runs are away. It

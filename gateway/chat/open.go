@@ -7,12 +7,8 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-// defaultWindow is how many events thread.open gives when nothing is asked for;
-// maxReplyHTML bounds the HTML of one reply.
-const (
-	defaultWindow = 100
-	maxReplyHTML  = 512 << 10
-)
+// defaultWindow is how many events thread.open gives when nothing is asked for.
+const defaultWindow = 100
 
 // Open reads a part of a thread's log and the turn in progress (protocol.md
 // §2.2, "Opening and paging").
@@ -53,12 +49,13 @@ func (s *Service) open(ctx context.Context, actor gateway.Actor, req gateway.Ope
 		return reply, false, err
 	}
 	if req.HTML {
-		s.addHTML(&reply, q.Newest)
+		s.html.fill(reply.Events)
 	}
+	room := maxReplyJSON - fit(&reply, q.Newest)
 	if reply.Thread.Turn == nil || req.Before > 0 || (req.SinceSeq != nil && reply.More) {
 		return reply, true, nil
 	}
-	return reply, s.addTurn(&reply, req), nil
+	return reply, s.addTurn(&reply, req, room), nil
 }
 
 func queryOf(req gateway.OpenRequest) gateway.EventQuery {
@@ -75,17 +72,17 @@ func queryOf(req gateway.OpenRequest) gateway.EventQuery {
 	return q
 }
 
-// addHTML renders the events of a reply and leaves out those, at the end that is
-// read on from, whose HTML would make the frame too large.
-func (s *Service) addHTML(reply *gateway.OpenReply, newest bool) {
-	s.html.fill(reply.Events)
-	room, n := maxReplyHTML, len(reply.Events)
+// fit leaves out the events, at the end that is read on from, that would make the
+// frame of a reply too large, and tells what the others take of it.
+func fit(reply *gateway.OpenReply, newest bool) (size int) {
+	n := len(reply.Events)
 	for i := range n {
 		at := i
 		if newest {
 			at = n - 1 - i
 		}
-		if room -= len(reply.Events[at].HTML); room >= 0 || i == 0 {
+		more := eventLen(reply.Events[at])
+		if size += more; size <= maxEventsJSON || i == 0 {
 			continue
 		}
 		reply.More = true
@@ -94,13 +91,14 @@ func (s *Service) addHTML(reply *gateway.OpenReply, newest bool) {
 		} else {
 			reply.Events = reply.Events[:at]
 		}
-		return
+		return size - more
 	}
+	return size
 }
 
-// addTurn adds the turn in progress; false if it is not the one of the snapshot
-// any more.
-func (s *Service) addTurn(reply *gateway.OpenReply, req gateway.OpenRequest) bool {
+// addTurn adds the turn in progress, as far as there is room for it; false if it is
+// not the one of the snapshot any more.
+func (s *Service) addTurn(reply *gateway.OpenReply, req gateway.OpenRequest, room int) bool {
 	lt := s.lives.turn(reply.Thread.Turn.TurnID)
 	if lt == nil {
 		return false
@@ -109,7 +107,7 @@ func (s *Service) addTurn(reply *gateway.OpenReply, req gateway.OpenRequest) boo
 	if req.Turn != nil && req.Turn.TurnID == lt.turnID {
 		offset = req.Turn.Offset
 	}
-	v, then, ended := lt.view(offset, gateway.MaxReplyBytes, req.HTML)
+	v, then, ended := lt.view(offset, room, req.HTML)
 	if ended {
 		return false
 	}

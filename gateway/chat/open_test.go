@@ -225,7 +225,7 @@ func TestHTML_OnlyForSessionsThatAsk(t *testing.T) {
 	th, turnID := r.streaming("hello", "one\ntw", "o\nthree")
 	topic := gateway.ThreadTopic(th)
 	blocks := r.bus.Pushes(topic, "turn.block")
-	if len(blocks) != 2 || blocks[1].Raw != nil || !strings.Contains(string(blocks[1].RawHTML), `"from":4,"to":8,"html":"\u003cp\u003etwo`) {
+	if len(blocks) != 2 || blocks[1].Raw != nil || !strings.Contains(string(blocks[1].RawHTML), `"from":4,"to":8,"html":"<p>two`) {
 		t.Fatalf("blocks %+v", blocks)
 	}
 	r.restart()
@@ -241,7 +241,7 @@ func TestHTML_OnlyForSessionsThatAsk(t *testing.T) {
 	}
 	r.end(turnID, gatewaytest.Completed())
 	push := r.bus.Pushes(topic, "thread.events")[0]
-	if strings.Contains(string(push.Raw), `"html"`) || !strings.Contains(string(push.RawHTML), `"html":"\u003carticle\u003eone`) {
+	if strings.Contains(string(push.Raw), `"html"`) || !strings.Contains(string(push.RawHTML), `"html":"<article>one`) {
 		t.Fatalf("push %s | %s", push.Raw, push.RawHTML)
 	}
 	for _, html := range []bool{true, false} {

@@ -72,9 +72,11 @@ func (w *wakes) Wake(runID string) {
 	w.runs[runID]++
 }
 
-var ann = gateway.Actor{AccountID: "acc-ann", OrgID: "org-1", Role: gateway.RoleAdmin}
-var bob = gateway.Actor{AccountID: "acc-bob", OrgID: "org-1", Role: gateway.RoleMember}
-var eve = gateway.Actor{AccountID: "acc-eve", OrgID: "org-2", Role: gateway.RoleAdmin}
+var (
+	ann = gateway.Actor{AccountID: "acc-ann", OrgID: "org-1", Role: gateway.RoleAdmin}
+	bob = gateway.Actor{AccountID: "acc-bob", OrgID: "org-1", Role: gateway.RoleMember}
+	eve = gateway.Actor{AccountID: "acc-eve", OrgID: "org-2", Role: gateway.RoleAdmin}
+)
 
 func newRig(t testing.TB, with ...func(*rig)) *rig {
 	t.Helper()

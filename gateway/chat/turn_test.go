@@ -84,12 +84,16 @@ func TestUsage_Categories(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, usage, want string }{
 		{"DT60 no report, no row", `{}`, ""},
-		{"SQ74 cached input stands apart, zeros are left out",
+		{
+			"SQ74 cached input stands apart, zeros are left out",
 			`{"input_tokens":100,"output_tokens":7,"prompt_cache_hit_tokens":60,"prompt_cache_write_tokens":30}`,
-			"tokens.cache_creation=30 tokens.cache_read=60 tokens.input=10 tokens.output=7"},
+			"tokens.cache_creation=30 tokens.cache_read=60 tokens.input=10 tokens.output=7",
+		},
 		{"reasoning inside of the output is no row", `{"input_tokens":1,"output_tokens":7,"reasoning_tokens":5}`, "tokens.input=1 tokens.output=7"},
-		{"reasoning outside is", `{"input_tokens":1,"output_tokens":7,"reasoning_tokens":5,"reasoning_outside":true}`,
-			"tokens.input=1 tokens.output=7 tokens.reasoning=5"},
+		{
+			"reasoning outside is", `{"input_tokens":1,"output_tokens":7,"reasoning_tokens":5,"reasoning_outside":true}`,
+			"tokens.input=1 tokens.output=7 tokens.reasoning=5",
+		},
 		{"all input was cached", `{"input_tokens":5,"output_tokens":0,"prompt_cache_hit_tokens":5}`, "tokens.cache_read=5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

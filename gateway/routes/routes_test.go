@@ -34,6 +34,7 @@ func route(provider, model string, change ...func(*wire.Route)) wire.Route {
 func preset(r *wire.Route)  { r.Default = true }
 func unready(r *wire.Route) { r.Ready, r.Reason = false, "credential_missing" }
 func cooling(r *wire.Route) { r.AvailableAt = noon.Add(time.Minute).Format("2006-01-02T15:04:05.000Z") }
+
 func cooled(r *wire.Route) {
 	r.AvailableAt = noon.Add(-time.Minute).Format("2006-01-02T15:04:05.000Z")
 }

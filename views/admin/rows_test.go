@@ -1,0 +1,136 @@
+package admin_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/a-h/templ"
+
+	"github.com/fairlead/fairlead/views"
+	"github.com/fairlead/fairlead/views/admin"
+)
+
+func parse(t *testing.T, component templ.Component) *goquery.Document {
+	t.Helper()
+	var html strings.Builder
+	if err := component.Render(context.Background(), &html); err != nil {
+		t.Fatal(err)
+	}
+	// A row alone is no document: a browser's parser drops a tr outside a table.
+	text := html.String()
+	if strings.HasPrefix(strings.TrimSpace(text), "<tr") {
+		text = "<table><tbody>" + text + "</tbody></table>"
+	}
+	doc, err := goquery.NewDocumentFromReader(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// TestRows_AreTheFragmentsOfThePage: a row by itself is byte for byte the row on
+// the page, under the id that patches go to.
+func TestRows_AreTheFragmentsOfThePage(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_795_000_000_000)
+	turn := admin.TurnRow{TurnID: "t1", Status: "running", ThreadTitle: "A", Model: "demo", CreatedAt: at}
+	binding := admin.BindingRow{BindingID: "b1", Model: "demo", UpdatedAt: at}
+	route := admin.RouteRow{HostID: "h", ProviderID: "p", Model: "m/x", Ready: true}
+	host := admin.HostRow{HostID: "h1", Name: "study", State: "online"}
+	page := parse(t, admin.Page{
+		Site: views.Site{}, Turns: []admin.TurnRow{turn}, Bindings: []admin.BindingRow{binding},
+		Routes: []admin.RouteRow{route}, Hosts: []admin.HostRow{host},
+	}.View())
+	for _, row := range []struct {
+		view, id string
+		alone    templ.Component
+	}{
+		{admin.ViewTurns, turn.ElementID(), turn.View()},
+		{admin.ViewBindings, binding.ElementID(), binding.View()},
+		{admin.ViewRoutes, route.ElementID(), route.View()},
+		{admin.ViewHosts, host.ElementID(), host.View()},
+	} {
+		rows := page.Find(`[id="` + admin.RowsID(row.view) + `"]`)
+		onPage, _ := goquery.OuterHtml(rows.Find(`[id="` + row.id + `"]`))
+		alone, _ := goquery.OuterHtml(parse(t, row.alone).Find("tr"))
+		if onPage == "" || onPage != alone {
+			t.Errorf("%s: on the page\n%s\nalone\n%s", row.view, onPage, alone)
+		}
+	}
+}
+
+func TestTurnRow_SaysWhatBecameOfTheTurn(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_795_000_000_000)
+	for _, tc := range []struct {
+		name string
+		row  admin.TurnRow
+		want []string
+	}{
+		{"waiting for its host", admin.TurnRow{Status: "pending", Reason: "host_offline", CreatedAt: at}, []string{"pending", "host_offline", "not reserved"}},
+		{"running", admin.TurnRow{Status: "running", Reservation: "turn_0123456789abcdef0123456789", Bytes: 12, CreatedAt: at, StartedAt: at}, []string{"running", "turn_0123…456789", "12 bytes"}},
+		{"failed: the error says more than the reason", admin.TurnRow{Status: "failed", Reason: "x_reason", Error: "model_stalled", CreatedAt: at, EndedAt: at}, []string{"failed", "model_stalled"}},
+		{"stopped", admin.TurnRow{Status: "cancelled", Reason: "interrupted", CreatedAt: at, EndedAt: at}, []string{"stopped", "interrupted"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			row := parse(t, tc.row.View()).Find("[data-testid=turn-row]")
+			for _, word := range tc.want {
+				if !strings.Contains(row.Text(), word) {
+					t.Errorf("%q is not in %q", word, strings.Join(strings.Fields(row.Text()), " "))
+				}
+			}
+			if strings.Contains(row.Text(), "x_reason") && tc.row.Error != "" {
+				t.Error("the reason is shown beside the error")
+			}
+			if status, _ := row.Attr("data-status"); status != tc.row.Status {
+				t.Errorf("data-status = %q", status)
+			}
+			if order, _ := row.Attr("data-order"); order != "1795000000000" {
+				t.Errorf("data-order = %q", order)
+			}
+		})
+	}
+}
+
+func TestBindingRow_TellsOpenFromSettled(t *testing.T) {
+	t.Parallel()
+	open := parse(t, admin.BindingRow{BindingID: "b", Turns: 3, Unsettled: 1, ProjectedSeq: 7}.View()).Text()
+	settled := parse(t, admin.BindingRow{BindingID: "b", Turns: 3}.View()).Text()
+	if !strings.Contains(open, "1 open") || !strings.Contains(open, "to 7") || strings.Contains(open, "all settled") {
+		t.Errorf("open: %q", open)
+	}
+	if !strings.Contains(settled, "all settled") || strings.Contains(settled, "open") {
+		t.Errorf("settled: %q", settled)
+	}
+}
+
+func TestRouteRow_TellsWhyItIsNotReady(t *testing.T) {
+	t.Parallel()
+	for word, row := range map[string]admin.RouteRow{
+		"ready":                {Ready: true, Default: true},
+		"cooling down":         {AvailableAt: time.UnixMilli(1)},
+		"not ready":            {Reason: "the key is not set"},
+		"the key is not set":   {Reason: "the key is not set"},
+		"default":              {Ready: true, Default: true},
+		"reasoning: low, high": {Ready: true, Capabilities: []string{"reasoning: low, high"}},
+		"not needed":           {Ready: true, Credential: "no_auth"},
+	} {
+		if text := parse(t, row.View()).Text(); !strings.Contains(text, word) {
+			t.Errorf("%q is not in %q", word, text)
+		}
+	}
+}
+
+func TestPage_EmptyTablesSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	page := parse(t, admin.Page{}.View())
+	for _, view := range []string{admin.ViewTurns, admin.ViewBindings, admin.ViewRoutes, admin.ViewHosts} {
+		if text := page.Find(`[data-empty="` + view + `"]`).Text(); len(text) < 30 {
+			t.Errorf("%s says %q", view, text)
+		}
+	}
+}
