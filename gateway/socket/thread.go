@@ -189,7 +189,9 @@ func (t *threadSub) begin(frame []byte, reply gateway.OpenReply, html bool) {
 	t.at = positionOf(reply, t.held)
 	t.s.push(frame)
 	for _, p := range reply.Then {
-		t.s.push(t.choose(p))
+		raw := t.choose(p)
+		t.s.out.grant(len(raw))
+		t.s.push(raw)
 	}
 	t.release()
 }

@@ -37,6 +37,8 @@ type queue struct {
 	spare  [][]byte // what frames becomes when the writer takes them
 	bytes  int      // of frames, and of those that are being written
 	limit  int
+	// granted is what may wait beyond limit until the queue is empty again.
+	granted int
 	// writing is set while there is a writer.
 	writing bool
 	// dead: nothing is written any more; ends: nothing is queued any more, and
@@ -53,12 +55,23 @@ func (q *queue) put(frame []byte) (start, full bool) {
 	if q.dead || q.ends != nil {
 		return false, false
 	}
-	if q.bytes+len(frame) > q.limit {
+	if q.bytes+len(frame) > q.limit+q.granted {
 		return false, true
 	}
 	q.frames = append(q.frames, frame)
 	q.bytes += len(frame)
 	return q.begin(), false
+}
+
+// maxGranted is how much may be granted to one reader.
+const maxGranted = 32 << 20
+
+// grant lets that much more wait: what a client has asked for is no sign that it
+// reads slowly, however long it is.
+func (q *queue) grant(bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.granted = min(q.granted+bytes, maxGranted)
 }
 
 // ping queues a ping; start as in put.
@@ -133,7 +146,7 @@ func (q *queue) take(written [][]byte) (frames [][]byte, ends *ending) {
 	if !q.dead && q.ends != nil {
 		return nil, q.ends
 	}
-	q.writing = false
+	q.writing, q.granted = false, 0
 	return nil, nil
 }
 

@@ -1,0 +1,54 @@
+package socket_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// dense is Markdown source of about size bytes whose HTML is much longer.
+func dense(size int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "### %d `<` *&* `\"` **>** [x](/x)\n\n", i)
+	}
+	return b.String()
+}
+
+// TestF01_ALongThreadOpensInMidAnswer: whatever was said before and however long
+// the answer is by now, the reply of an open fits into a frame, and what did not
+// fit into it follows.
+func TestF01_ALongThreadOpensInMidAnswer(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"much HTML":          dense(700 << 10),
+		"much text":          strings.Repeat("You asked for it, \"so here it is\".\n", 180_000),
+		"control characters": strings.Repeat("\x01\x02\x1b[0m\n\n", 40<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRealRig(t)
+			writer := r.dial("ann")
+			threadID, _, runID := r.streaming(writer, "", "first")
+			for part := range slices.Chunk([]byte(answer), 1<<16) {
+				r.say(runID, string(part))
+			}
+			r.end(runID)
+			threadID, turnID, runID := r.streaming(writer, threadID, "second")
+			r.say(runID, answer)
+			for _, html := range []bool{false, true} {
+				c, v := r.dial("ann"), newViewer(threadID, html)
+				v.window = true
+				f := c.call("thread.open", fields{"threadId": threadID, "html": html})
+				if f.Error != nil {
+					t.Fatalf("html %v: the thread cannot be opened: %s", html, f.raw)
+				}
+				v.take(c, append([]frame{f}, c.settle()...))
+				if v.fault != nil || v.turnID != turnID || v.text.String() != answer {
+					t.Errorf("html %v: %d bytes of the running turn are known of %d (%v)", html, v.text.Len(), len(answer), v.fault)
+				}
+			}
+		})
+	}
+}
