@@ -63,7 +63,7 @@ func (lt *live) extend(text string) []gateway.Block {
 		return nil
 	}
 	before := len(lt.blocks)
-	for _, b := range lt.split.Append(text) {
+	for _, b := range lt.appendTo(lt.split, text) {
 		n := jsonLen(b.HTML)
 		if lt.html += n; n > maxBlockJSON || lt.html > maxBlocksJSON {
 			lt.split = nil // a gap would hide text: the rest is plain
@@ -72,6 +72,17 @@ func (lt *live) extend(text string) []gateway.Block {
 		lt.blocks = append(lt.blocks, b)
 	}
 	return lt.blocks[before:]
+}
+
+// appendTo asks a splitter for blocks. One that panics is asked no more: the text
+// comes again with each start, and so would the end of the process.
+func (lt *live) appendTo(split Splitter, text string) (blocks []gateway.Block) {
+	defer func() {
+		if recover() != nil {
+			blocks, lt.split = nil, nil
+		}
+	}()
+	return split.Append(text)
 }
 
 // take adds a delta and publishes it. ok is false if its native event is known

@@ -1,10 +1,12 @@
 package chat_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/chat"
 	"github.com/fairlead/fairlead/gateway/gatewaytest"
 	"github.com/fairlead/fairlead/relay/wire"
 )
@@ -160,4 +162,30 @@ func TestDecision11_ATurnHasADeadline(t *testing.T) {
 	if told := r.host.Started()[0]; !told.Interrupted {
 		t.Fatal("the host was not told to stop")
 	}
+}
+
+// fragile is a splitter that cannot bear a word.
+type fragile struct{ lines }
+
+func (f *fragile) Append(text string) []gateway.Block {
+	if strings.Contains(text, "poison") {
+		panic("poisoned")
+	}
+	return f.lines.Append(text)
+}
+
+// TestF22_ATextThatBreaksItsSplitterStaysText: the process outlives it, also at
+// its next start.
+func TestF22_ATextThatBreaksItsSplitterStaysText(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(r *rig) { r.blocks = func() chat.Splitter { return &fragile{} } })
+	th, turnID := r.streaming("hello", "one\n", "poison\n", "two\n")
+	r.restart()
+	reply, err := r.Open(r.ctx, ann, gateway.OpenRequest{ThreadID: th, HTML: true})
+	r.must(err)
+	if reply.Turn.Text != "one\npoison\ntwo\n" || len(reply.Turn.Blocks) > 1 {
+		t.Fatalf("turn %s", asJSON(t, reply.Turn))
+	}
+	r.end(turnID, gatewaytest.Completed())
+	r.wantLog(th, "input:hello start:hello output.message:one\npoison\ntwo\n turn.completed")
 }
