@@ -50,6 +50,7 @@ func TestRH39_Poll(t *testing.T) {
 		}
 		first := poll(t, s, 1)
 		equal(t, "projections", len(first), 1)
+		r.runtime.Say(thread, turn, "more")
 		equal(t, "projections while it is outstanding", len(poll(t, s, 1)), 0)
 		_, err := s.Journal(ctx, first)
 		must(t, err)
@@ -157,29 +158,39 @@ func TestRH40_WhatGoesOut(t *testing.T) {
 		"an approval":              {"approval.required", m{}, all, skip},
 		"an error":                 {"item.failed", m{"error": "sk-secret"}, all, skip},
 		"completed, defaults": {
-			wire.EventTurnCompleted, m{"turn": m{"error": "sk-secret", "duration_ms": 5}}, plain,
+			wire.EventTurnCompleted,
+			m{"turn": m{"error": "sk-secret", "duration_ms": 5}},
+			plain,
 			`{"turn":{"status":"failed","usage":{},"effective_model":"model-a","effective_provider":"fixture","effective_billing_surface":"provider_byok","effective_billing_mode":"local"}}`,
 		},
 		"completed, all there": {
-			wire.EventTurnCompleted, m{"turn": m{
+			wire.EventTurnCompleted,
+			m{"turn": m{
 				"status": "completed", "usage": m{"input_tokens": 1, "output_tokens": 2, "prompt_cache_hit_tokens": 1, "secret": "sk-secret", "service_tier": "priority", "server_tool_use": m{"web_search": 2, "x": "sk"}},
 				"effective_model": "mm", "effective_provider": "pp", "effective_billing_surface": "surface",
 				"effective_billing_mode": "metered", "effective_provider_id": "private", "effective_endpoint_fingerprint": "beef",
-			}}, plain,
+			}},
+			plain,
 			`{"turn":{"status":"completed","usage":{"input_tokens":1,"output_tokens":2,"prompt_cache_hit_tokens":1,"server_tool_use":{"web_search":2},"service_tier":"priority"},"effective_model":"mm","effective_provider":"pp","effective_billing_surface":"surface","effective_billing_mode":"metered"}}`,
 		},
 		"completed, outcome not negotiated": {
-			wire.EventTurnCompleted, m{"turn": m{"status": "failed", "usage": nil}, "outcome": m{"error": "model_failed"}}, plain,
+			wire.EventTurnCompleted,
+			m{"turn": m{"status": "failed", "usage": nil}, "outcome": m{"error": "model_failed"}},
+			plain,
 			`{"turn":{"status":"failed","usage":null,"effective_model":"model-a","effective_provider":"fixture","effective_billing_surface":"provider_byok","effective_billing_mode":"local"}}`,
 		},
 		"completed, outcome negotiated": {
-			wire.EventTurnCompleted, m{"turn": m{"status": "failed"}, "outcome": m{
+			wire.EventTurnCompleted,
+			m{"turn": m{"status": "failed"}, "outcome": m{
 				"error": "model_rate_limited", "retryAt": "2026-05-01T10:00:00.000Z", "responseId": "resp_1", "finish": "made up", "text": "sk-secret",
-			}}, all,
+			}},
+			all,
 			`{"turn":{"status":"failed","usage":{},"effective_model":"model-a","effective_provider":"fixture","effective_billing_surface":"provider_byok","effective_billing_mode":"local"},"outcome":{"error":"model_rate_limited","retryAt":"2026-05-01T10:00:00.000Z","responseId":"resp_1"}}`,
 		},
 		"completed, an outcome with prose": {
-			wire.EventTurnCompleted, m{"turn": m{"status": "failed"}, "outcome": m{"error": "the key sk-secret is bad"}}, all,
+			wire.EventTurnCompleted,
+			m{"turn": m{"status": "failed"}, "outcome": m{"error": "the key sk-secret is bad"}},
+			all,
 			`{"turn":{"status":"failed","usage":{},"effective_model":"model-a","effective_provider":"fixture","effective_billing_surface":"provider_byok","effective_billing_mode":"local"}}`,
 		},
 	} {
@@ -296,6 +307,20 @@ func TestRH42_OrderOfAnEvent(t *testing.T) {
 		got, _ = r.turn(1, 1)
 		equal(t, "terminal", got.TerminalProjected, true)
 		equal(t, "rejected", got.StartRejected, false)
+	})
+	t.Run("RH42 a hand-off that was stored after all is not waited for", func(t *testing.T) {
+		t.Parallel()
+		r, s, thread, turn := running(t)
+		r.runtime.Say(thread, turn, "one")
+		r.runtime.Say(thread, turn, "two")
+		ps := poll(t, s, 1)
+		_, err := s.Journal(ctx, ps)
+		must(t, err)
+		r.store.Fail(relaytest.Advance, 0, true)
+		wantCode(t, s.HandedOff(ctx, ps), wire.CodePersistFailed)
+		second := poll(t, s, 1)
+		equal(t, "projections", len(second), 1)
+		equal(t, "second", string(second[0].Payload), `{"kind":"agent_message","delta":"two"}`)
 	})
 	t.Run("RH42 unknown threads and turns move nothing", func(t *testing.T) {
 		t.Parallel()

@@ -78,7 +78,7 @@ func NewRuntime() *Runtime {
 	}
 }
 
-// Fail makes the next times calls of a method fail with err: before they do
+// Fail makes the next times calls (all, if negative) of a method fail with err: before they do
 // anything, or, with after, having done it.
 func (r *Runtime) Fail(m Method, err error, after bool, times int) {
 	r.mu.Lock()
