@@ -16,11 +16,12 @@ const (
 	// maxCells is how many cells the tables of a text may have: a row of three
 	// bytes is filled up to the width of its table.
 	maxCells = 100_000
-	// maxBrackets and maxMarkers are how many brackets, and how many runs of
-	// emphasis, are parsed in one text; what comes after them is text. Each may
-	// cost a walk over the rest of its paragraph.
-	maxBrackets = 4000
-	maxMarkers  = 20_000
+	// maxWalk is how many bytes may be walked over for brackets in one text: each
+	// may be the end of a link, and looking costs up to the rest of its paragraph.
+	maxWalk = 32 << 20
+	// maxMarkers is how many runs of emphasis are looked at in one text: each may
+	// be compared with all before it.
+	maxMarkers = 10_000
 )
 
 // hostile tells whether rendering a text would cost far more than its length.
@@ -65,24 +66,38 @@ func depth(line string) int {
 	return n
 }
 
-// bounded is an inline parser that takes part until it was asked max times in
-// one text.
+// bounded is an inline parser that takes part until its budget for one text is
+// spent; what comes after that is text.
 type bounded struct {
 	parser.InlineParser
-	asked parser.ContextKey
-	max   int
+	budget int
+	// price of being asked here.
+	price func(parent ast.Node, block text.Reader) int
+	spent parser.ContextKey
 }
 
-func bound(p parser.InlineParser, limit int) bounded {
-	return bounded{InlineParser: p, asked: parser.NewContextKey(), max: limit}
+func bound(p parser.InlineParser, budget int, price func(ast.Node, text.Reader) int) bounded {
+	return bounded{InlineParser: p, budget: budget, price: price, spent: parser.NewContextKey()}
+}
+
+// each is the price of a parser whose work grows with how often it is asked.
+func each(ast.Node, text.Reader) int { return 1 }
+
+// rest is the price of a parser that may walk to the end of its paragraph.
+func rest(parent ast.Node, block text.Reader) int {
+	if parent.Type() != ast.TypeBlock || parent.Lines() == nil || parent.Lines().Len() == 0 {
+		return 1
+	}
+	_, here := block.Position()
+	return max(1, parent.Lines().At(parent.Lines().Len()-1).Stop-here.Start)
 }
 
 func (b bounded) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
-	n, _ := pc.Get(b.asked).(int)
-	if n >= b.max {
+	spent, _ := pc.Get(b.spent).(int)
+	if spent >= b.budget {
 		return nil
 	}
-	pc.Set(b.asked, n+1)
+	pc.Set(b.spent, spent+b.price(parent, block))
 	return b.InlineParser.Parse(parent, block, pc)
 }
 

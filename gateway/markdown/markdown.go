@@ -118,10 +118,10 @@ func blockParsers() []util.PrioritizedValue {
 func inlineParsers() []util.PrioritizedValue {
 	return []util.PrioritizedValue{
 		util.Prioritized(parser.NewCodeSpanParser(), 100),
-		util.Prioritized(bound(parser.NewLinkParser(), maxBrackets), 200),
+		util.Prioritized(bound(parser.NewLinkParser(), maxWalk, rest), 200),
 		util.Prioritized(parser.NewAutoLinkParser(), 300),
 		util.Prioritized(lineBreak{}, 400),
-		util.Prioritized(bound(parser.NewEmphasisParser(), maxMarkers), 500),
-		util.Prioritized(bound(extension.NewStrikethroughParser(), maxMarkers), 500),
+		util.Prioritized(bound(parser.NewEmphasisParser(), maxMarkers, each), 500),
+		util.Prioritized(bound(extension.NewStrikethroughParser(), maxMarkers, each), 500),
 	}
 }

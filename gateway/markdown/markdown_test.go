@@ -96,10 +96,17 @@ func TestRender_HostileTextsAreHarmless(t *testing.T) {
 	t.Parallel()
 	for _, md := range hostileTexts() {
 		start := time.Now()
-		assertSafe(t, markdown.Render(md))
-		if d := time.Since(start); d > 10*time.Second {
+		rendered := markdown.Render(md)
+		if testing.Verbose() {
+			t.Logf("%.40q of %d KB: %v", md, len(md)>>10, time.Since(start))
+		}
+		if d := time.Since(start); d > 10*time.Second { // far above what any takes
 			t.Errorf("%.40q took %v", md, d)
 		}
+		if most := 200 * (len(md) + 100); len(rendered) > most {
+			t.Errorf("%.40q grew from %d to %d bytes", md, len(md), len(rendered))
+		}
+		assertSafe(t, rendered)
 	}
 }
 
