@@ -24,10 +24,11 @@ for (const colorScheme of ['light', 'dark'] as const) {
       await chat.say('Show me what you can do');
       await chat.done();
       await chat.startLong();
-      await chat.say('count to 3');
+      await chat.say('count to 2000');
       await expect(chat.waiting).toHaveCount(1);
       await expectAccessible(page);
-      await chat.waiting.first().getByTestId('recall').click();
+      await chat.open();
+      await chat.startLong();
       await chat.stop.click();
       await chat.done('cancelled');
       await expectAccessible(page);

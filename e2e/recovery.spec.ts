@@ -57,7 +57,7 @@ base.describe('the server', () => {
 });
 
 test('F06 when the session ends the text stays, and is sent once after the next login', async ({ browser, installation }) => {
-  const context = await browser.newContext({ baseURL: installation.server.url });
+  const context = await browser.newContext({ baseURL: installation.server.url, storageState: { cookies: [], origins: [] } });
   const page = await context.newPage();
   await page.goto('/login');
   await logIn(page);

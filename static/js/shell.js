@@ -74,11 +74,10 @@ export function bindDrawer() {
   };
   opener.addEventListener('click', () => set(true));
   for (const closer of document.querySelectorAll('[data-close-side]')) closer.addEventListener('click', () => set(false));
-  side.addEventListener('keydown', (event) => {
-    if (event.key === 'Escape' && side.classList.contains('open')) {
-      event.stopPropagation();
-      set(false);
-    }
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || !side.classList.contains('open')) return;
+    event.stopImmediatePropagation();
+    set(false);
   });
   matchMedia('(max-width: 760px)').addEventListener('change', (query) => { if (!query.matches) set(false); });
   return { close: () => set(false) };
