@@ -15,7 +15,8 @@
 //     batches while an intake is in progress. The host's cursor moves only to
 //     where the ledger says that it is durable.
 //   - A prompt is held back while its host has no room (first come, first served)
-//     or its route cools down. A command that stops it is never held back.
+//     or its route cools down. A command that stops it is never held back;
+//     one that was stopped before it was offered is not offered any more.
 //   - Wake never blocks, and nothing in a link's reader does.
 //   - A host has at most one link; a newer one supersedes the older.
 //

@@ -39,8 +39,10 @@ type driver struct {
 	attachPause, offerPause backoff
 	hold                    hold
 	// resumed is set until the first offer of a run that was open when the host
-	// linked: the command may be at the host already.
+	// linked: the command may be at the host already. offered is the Seq of the
+	// newest one that was offered since.
 	resumed bool
+	offered uint64
 
 	seen     uint64 // highest Seq of an envelope given to the ledger
 	durable  uint64 // highest cursor that the ledger named

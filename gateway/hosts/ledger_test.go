@@ -45,7 +45,9 @@ type ledgerRun struct {
 	known  map[string]bool
 	text   map[string]string // answer by turn
 	ended  map[string]int
-	taken  []uint64 // Seq of each envelope given, duplicates too
+	// dropped are the turns that were stopped before the host had anything of them.
+	dropped map[string]bool
+	taken   []uint64 // Seq of each envelope given, duplicates too
 }
 
 type ledgerCommand struct {
@@ -70,6 +72,7 @@ func (l *ledger) run(id string) *ledgerRun {
 	if r == nil {
 		r = &ledgerRun{
 			id: id, host: "host_1", owed: map[string]bool{}, known: map[string]bool{}, text: map[string]string{}, ended: map[string]int{},
+			dropped: map[string]bool{},
 		}
 		l.runs[id] = r
 	}
@@ -119,6 +122,11 @@ func (l *ledger) fail(method string, times int) {
 
 func (r *ledgerRun) open() []*ledgerCommand {
 	return slices.DeleteFunc(slices.Clone(r.commands), func(c *ledgerCommand) bool { return c.state == "acked" || c.state == "failed" })
+}
+
+// stopped tells whether a turn is to be stopped.
+func (r *ledgerRun) stopped(turn string) bool {
+	return slices.ContainsFunc(r.commands, func(c *ledgerCommand) bool { return c.kind == wire.TypeRunControl && c.turn == turn })
 }
 
 func (r *ledgerRun) idle() bool { return len(r.open()) == 0 && len(r.owed) == 0 }
@@ -180,6 +188,15 @@ func (l *ledger) Ack(_ context.Context, ack wire.Ack) error {
 	switch {
 	case ack.Status == wire.AckApplied:
 		c.state = "acked"
+	case ack.Error.Retryable && c.kind == wire.TypePromptRequest && ack.Error.Code == wire.CodeInferenceBusy && r.stopped(c.turn):
+		// The host has nothing of the turn, and nobody wants it any more.
+		for _, of := range r.open() {
+			if of.turn == c.turn {
+				of.state = "failed"
+			}
+		}
+		delete(r.owed, c.turn)
+		r.dropped[c.turn] = true
 	case ack.Error.Retryable:
 		c.state = "pending"
 	default:

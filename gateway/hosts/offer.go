@@ -42,8 +42,8 @@ type hold struct {
 	cooling, space time.Time
 }
 
-// urgent tells whether a command that stops another one waits: nothing is held
-// back then, so that the stop gets through.
+// urgent tells whether a command that stops another one waits: the prompt before
+// it is not held back then, so that the stop gets through.
 func (d *driver) urgent() bool {
 	for _, c := range d.work.Commands {
 		if peek(c.Command).Type == wire.TypeRunControl {
@@ -57,14 +57,34 @@ func (d *driver) urgent() bool {
 func (d *driver) offer(ctx context.Context) time.Duration {
 	next := d.work.Commands[0]
 	if p := peek(next.Command); p.Type == wire.TypePromptRequest {
+		if !d.resumed && next.Seq > d.offered && d.urgent() {
+			return d.withdraw(ctx, next)
+		}
 		if wait := d.holdBack(ctx, next.Seq, p); wait > 0 {
 			return wait
 		}
 	}
+	d.offered = next.Seq
 	if d.s.link.Command(ctx, next) == nil {
 		d.inflight, d.resumed = next.Seq, false
 	}
 	return asleep
+}
+
+// withdraw answers a prompt that is to be stopped, and was never offered, in the
+// host's place: the host has nothing of it. A provider is not asked for an answer
+// that nobody wants any more.
+func (d *driver) withdraw(ctx context.Context, next wire.CommandMessage) time.Duration {
+	ack := wire.Ack{
+		RunID: d.runID, CommandSeq: next.Seq, CommandType: wire.TypePromptRequest, Status: wire.AckFailed,
+		Error: wire.NewError(wire.CodeInferenceBusy, "The prompt was stopped before it was offered.").Body(),
+	}
+	d.s.answered(d)
+	if err := d.s.reg.ledger.Ack(ctx, ack); err != nil {
+		return d.fail(ctx, "a stopped prompt was not withdrawn", err)
+	}
+	d.stale, d.offerAt = true, d.later(&d.offerPause, nil)
+	return d.offerAt.Sub(d.s.reg.now())
 }
 
 // holdBack gives how long a prompt must wait still; 0 lets it go and takes a place

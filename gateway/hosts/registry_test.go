@@ -156,6 +156,7 @@ func TestCommands_GoOneAtATime(t *testing.T) {
 		}
 		l := g.connect(g.host)
 		turn := g.prompt("run_1")
+		g.wake("run_1")
 		g.stop("run_1", turn)
 		g.stop("run_1", turn)
 		g.wake("run_1")

@@ -30,6 +30,7 @@ type session struct {
 	// Guarded by Registry.mu.
 	stopped bool
 	orderly bool
+	begun   bool // the runs that were open when the host linked are driven
 	runs    map[string]*driver
 	room    room
 	routes  []wire.Route
@@ -65,6 +66,7 @@ func (s *session) begin(ctx context.Context) {
 			for _, runID := range runs {
 				s.drive(runID, true)
 			}
+			s.begun = true
 			return
 		}
 		if ctx.Err() != nil {
@@ -105,7 +107,7 @@ func (s *session) drive(runID string, resumed bool) {
 	if s.stopped || s.wake(runID) {
 		return
 	}
-	d := newDriver(s, runID, resumed)
+	d := newDriver(s, runID, resumed || !s.begun)
 	s.runs[runID] = d
 	s.tasks.Go(func() { d.run(s.work) })
 }
