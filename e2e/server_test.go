@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,22 +164,4 @@ func (in *install) user(email string) string {
 	in.t.Helper()
 	in.command("a long enough password\n", "admin", "user", "create", "--email", email, "--role", "member", "--password-stdin")
 	return in.command("", "admin", "token", "create", "--email", email, "--scopes", "chat", "--ttl", "24h")
-}
-
-func (in *install) get(path string) (int, string) {
-	in.t.Helper()
-	req, err := http.NewRequestWithContext(in.t.Context(), http.MethodGet, in.url+path, nil)
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	return res.StatusCode, string(body)
 }

@@ -74,7 +74,7 @@ func project(e NativeEvent, b Binding, f features) json.RawMessage {
 func projectDelta(payload json.RawMessage, f features) json.RawMessage {
 	fields := objectOf(payload)
 	kind, ok := textOf(fields["kind"])
-	if !ok || kind != wire.DeltaMessage && !(kind == wire.DeltaReasoning && f.reasoning) {
+	if !ok || kind != wire.DeltaMessage && (kind != wire.DeltaReasoning || !f.reasoning) {
 		return nil
 	}
 	delta, ok := textOf(fields["delta"])

@@ -43,7 +43,7 @@ func addFile(w io.Writer, fsys fs.FS, path string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if _, err := io.WriteString(w, path+"\x00"); err != nil {
 		return err
 	}

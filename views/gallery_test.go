@@ -19,7 +19,7 @@ import (
 )
 
 // hostile is what a person, a provider or a host may put into any text.
-const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>' onload='x' </script> ${x} ‮`
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>' onload='x' </script> ${x} ` + "\u202e"
 
 var site = views.Site{Base: "/base", Assets: "/base/static/abc", Version: "v1"}
 

@@ -211,11 +211,9 @@ func TestF05_F22_FaultTable(t *testing.T) {
 	for _, kind := range []fault{harmless, failsOnce, diesBefore, diesAfter} {
 		t.Run(string(kind), func(t *testing.T) {
 			defer rig.under(t)()
-			at, last := 1, 1
-			if kind == harmless {
-				at, last = neverReached, neverReached
-			} else {
-				last = countUpdates(rig)
+			at, last := neverReached, neverReached
+			if kind != harmless {
+				at, last = 1, countUpdates(rig)
 			}
 			for ; at <= last; at++ {
 				runFault(rig, kind, at)

@@ -81,7 +81,7 @@ func TestSQ8_ClientThreadIDMeansCreate(t *testing.T) {
 	sent := r.say("", "x")
 	_, err = r.CreateThread(r.ctx, ann, gateway.CreateThreadRequest{ClientThreadID: sent.ThreadID})
 	wantCode(t, err, gateway.CodeClientThreadIDInUse)
-	r.must(r.DeleteThread(r.ctx, ann, gateway.DeleteThreadRequest{ThreadID: made.ThreadID}))
+	r.must(r.DeleteThread(r.ctx, ann, gateway.DeleteThreadRequest(made)))
 	_, err = r.CreateThread(r.ctx, ann, gateway.CreateThreadRequest{ClientThreadID: made.ThreadID})
 	wantCode(t, err, gateway.CodeClientThreadIDInUse)
 }

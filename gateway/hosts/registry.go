@@ -176,7 +176,7 @@ func (r *Registry) Serve(ctx context.Context, hostID string, conn link.Conn) err
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
+	defer func() { _ = opened.Close() }()
 	if got := opened.Hello().HostID; got != hostID {
 		return &link.ProtocolError{What: "the host says that it is another one: " + got}
 	}

@@ -2,6 +2,7 @@ package socket_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -229,7 +230,7 @@ func TestShutdown_CutsWhatDoesNotEndInTime(t *testing.T) {
 	cancel()
 	c.closed() // cut, though its command still runs
 	close(block)
-	if err := <-done; err != context.Canceled {
+	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -144,7 +144,7 @@ func TestF18_OnlyPagesOfAnAllowedOriginMayUseASession(t *testing.T) {
 			h.Set("Cookie", "s=bob")
 			h["Origin"] = []string{origin, "https://evil.example"}
 		})
-		if res.StatusCode != 403 {
+		if res.StatusCode != http.StatusForbidden {
 			t.Errorf("status %d", res.StatusCode)
 		}
 	})
@@ -187,7 +187,7 @@ func TestShutdown_RefusesNewSessionsWith503(t *testing.T) {
 	if err := r.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if res := r.handshake(func(http.Header) {}); res.StatusCode != 503 {
+	if res := r.handshake(func(http.Header) {}); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", res.StatusCode)
 	}
 }

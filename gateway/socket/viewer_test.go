@@ -127,7 +127,7 @@ func (v *viewer) events(f frame, known bool) {
 		if known && e.SeqID <= v.seq {
 			continue
 		}
-		if e.SeqID != v.seq+1 && !(known && v.seq == 0) { // a window begins anywhere
+		if e.SeqID != v.seq+1 && (!known || v.seq != 0) { // a window begins anywhere
 			v.fail("event %d after %d: %.300s", e.SeqID, v.seq, f.raw)
 		}
 		v.seq = e.SeqID

@@ -19,7 +19,6 @@ type ending struct {
 // The close codes of protocol.md §1.
 var (
 	closeGoing      = ending{code: websocket.StatusGoingAway, reason: "shutting down"}
-	closeMisuse     = ending{code: 4400, reason: "protocol misuse", drop: true}
 	closeCredential = ending{code: 4401, reason: "session or token ended", drop: true}
 	closeTooSlow    = ending{code: 4408, reason: "reading too slowly; resume", drop: true}
 	closeTooLarge   = ending{code: 4413, reason: "frame too large"}

@@ -29,7 +29,7 @@ type HostOptions struct {
 // offline), ErrClosed or the transport's error when the link was lost, ErrSilent,
 // or a *ProtocolError, which names a version gap.
 func ServeHost(ctx context.Context, conn Conn, host Host, o HostOptions) error {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
