@@ -21,9 +21,9 @@ func dense(size int) string {
 func TestF01_ALongThreadOpensInMidAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
-		"much HTML":          dense(700 << 10),
+		"much HTML":          dense(500 << 10),
 		"much text":          strings.Repeat("You asked for it, \"so here it is\".\n", 140_000),
-		"control characters": strings.Repeat("\x01\x02\x1b[0m\n\n", 40<<10),
+		"control characters": strings.Repeat(strings.Repeat("\x01\x02\x1b", 300)+"\n\n", 350),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
