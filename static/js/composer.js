@@ -116,6 +116,7 @@ export class Composer {
     if (sending) label = live ? 'Sending…' : 'Waiting…';
     setText(this.button, label);
     this.button.disabled = empty || sending;
+    if (!running && document.activeElement === this.stop) this.box.focus();
     this.stop.hidden = !running;
     this.stop.disabled = stopping;
     setText(/** @type {HTMLElement} */ (this.stop.querySelector('span')), stopping ? 'Stopping…' : 'Stop');

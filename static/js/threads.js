@@ -161,7 +161,16 @@ export class Threads {
     this.listener.onOpen(link.getAttribute('data-thread') ?? '');
   }
 
+  /** A redraw does not take the focus from the thread that has it. */
   draw() {
+    const focused = this.root.contains(document.activeElement) ? document.activeElement?.getAttribute('data-thread') : null;
+    this.drawList();
+    if (focused && !this.root.contains(document.activeElement)) {
+      /** @type {HTMLElement | null} */ (this.root.querySelector(`[data-thread="${CSS.escape(focused)}"]`))?.focus();
+    }
+  }
+
+  drawList() {
     const list = this.found ?? [...this.known.values()].sort((a, b) => b.updatedAt.localeCompare(a.updatedAt));
     if (list.length === 0) {
       this.root.replaceChildren(h('p', { class: 'threads-note', 'data-testid': 'threads-empty' }, this.emptyText()));
