@@ -27,7 +27,7 @@ func bindingsTable(limit int) tableModel {
 		View: ViewBindings, Title: "Bindings", Note: limitNote(limit),
 		About:   "Native conversations on hosts, each pinned to one route for life.",
 		Empty:   "No binding yet. A thread gets one when its first turn reaches a host.",
-		Columns: []string{"Binding", "Pinned route", "Thread", "Host", "Reservations", "Projected", "Used"},
+		Columns: []string{"Binding", "Pinned route", "Thread", "Host", "Reservations", "Used"},
 	}
 }
 
@@ -81,10 +81,7 @@ func (r BindingRow) reservations() string {
 }
 
 func (r BindingRow) projected() string {
-	if r.ProjectedSeq == 0 {
-		return "–"
-	}
-	return "to " + strconv.FormatUint(r.ProjectedSeq, 10)
+	return "projected to " + strconv.FormatUint(r.ProjectedSeq, 10)
 }
 
 func (r RouteRow) state() views.State {
