@@ -35,20 +35,25 @@ func (tx chatTx) Run(ctx context.Context, runID string) (gateway.RunRow, error) 
 // served by a partial index, so its cost is that of the open work.
 const openRuns = `
 	SELECT c.run_id AS run_id FROM commands c WHERE c.state IN ('pending', 'sent')
-	UNION SELECT a.run_id FROM turns a WHERE a.status IN ('queued', 'pending', 'running') AND a.run_id IS NOT NULL
-	UNION SELECT b.run_id FROM turns b WHERE b.recover_by IS NOT NULL AND b.run_id IS NOT NULL`
+	UNION ALL SELECT a.run_id FROM turns a WHERE a.status IN ('queued', 'pending', 'running')
+	UNION ALL SELECT b.run_id FROM turns b WHERE b.recover_by IS NOT NULL`
+
+const runsOfHost = `SELECT r.id FROM runs r WHERE r.host_id = ? AND r.id IN (` + openRuns + `) ORDER BY r.id`
+
+// busyRun counts what openRuns would find of a run.
+const busyRun = `
+	SELECT (SELECT COUNT(*) FROM commands c WHERE c.run_id = r.id AND c.state IN ('pending', 'sent'))
+		+ (SELECT COUNT(*) FROM turns a WHERE a.thread_id = r.thread_id AND a.run_id = r.id
+			AND a.status IN ('queued', 'pending', 'running'))
+		+ (SELECT COUNT(*) FROM turns b WHERE b.thread_id = r.thread_id AND b.run_id = r.id AND b.recover_by IS NOT NULL)
+	FROM runs r WHERE r.id = ?`
 
 func (tx chatTx) OpenRuns(ctx context.Context, hostID string) ([]string, error) {
-	return many(ctx, tx, "list open runs", scanText, `
-		SELECT r.id FROM runs r WHERE r.host_id = ? AND r.id IN (`+openRuns+`) ORDER BY r.id`, hostID)
+	return many(ctx, tx, "list open runs", scanText, runsOfHost, hostID)
 }
 
 func (tx chatTx) RunBusy(ctx context.Context, runID string) (bool, error) {
-	n, err := one("look for open work", tx.QueryRow(ctx, `
-		SELECT (SELECT COUNT(*) FROM commands c WHERE c.run_id = ? AND c.state IN ('pending', 'sent'))
-			+ (SELECT COUNT(*) FROM turns t WHERE t.thread_id = r.thread_id AND t.run_id = r.id
-				AND (t.status IN ('queued', 'pending', 'running') OR t.recover_by IS NOT NULL))
-		FROM runs r WHERE r.id = ?`, runID, runID), scanInt)
+	n, err := one("look for open work", tx.QueryRow(ctx, busyRun, runID), scanInt)
 	return n > 0, err
 }
 

@@ -130,7 +130,7 @@ CREATE TABLE turns (
 -- One turn at a time in a thread.
 CREATE UNIQUE INDEX turns_active ON turns (thread_id) WHERE status IN ('queued', 'pending', 'running');
 -- A cancelled turn whose host has not told its end yet holds its thread closed.
-CREATE INDEX turns_recovering ON turns (thread_id) WHERE recover_by IS NOT NULL;
+CREATE INDEX turns_recovering ON turns (thread_id, recover_by) WHERE recover_by IS NOT NULL;
 CREATE INDEX turns_of_thread ON turns (thread_id);
 CREATE INDEX turns_of_org ON turns (org_id, created_at, id);
 
