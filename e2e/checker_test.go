@@ -26,7 +26,7 @@ var damages = []struct{ name, database, statement, found string }{
 	{"a doubled end", "host/host.db", `INSERT INTO native_events SELECT seq + 100, thread_id, turn_id, item_id, event, at, payload
 		FROM native_events WHERE event = 'turn.completed'`, "more than one end"},
 	{"a cursor that ran ahead", "host/host.db", `UPDATE relay_bindings SET projected_seq = 100000`, "projection beyond the ledger"},
-	{"an end that was not projected", "host/host.db", `UPDATE relay_bindings SET projected_seq = 1`, "was not projected"},
+	{"an end that was not projected", "host/host.db", `UPDATE relay_turns SET terminal_projected = 1, settled_at = coalesce(settled_at, 1); UPDATE relay_bindings SET projected_seq = 1`, "was not projected"},
 }
 
 // TestF22_TheCheckerFindsEachKindOfDamage breaks a copy of a sound folder in one

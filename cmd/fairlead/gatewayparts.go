@@ -82,7 +82,7 @@ func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url
 	dashboard := &httpd.Dashboard{Turns: g.chat, Hosts: g.hosts, Routes: g.routes, Users: g.accounts}
 	g.socket = socket.New(socket.Config{
 		Chat: g.chat, Routes: g.routes, Bus: fan, Authenticate: gate.Authenticate, CheckOrigin: gate.CheckOrigin,
-		Account: g.accounts.Account, Admin: dashboard, Epoch: epoch, Logger: log,
+		Account: g.accounts.Account, Touch: g.accounts.Touch, Admin: dashboard, Epoch: epoch, Logger: log,
 	})
 	metrics, err := httpd.NewRegistry(programVersion(), httpd.Gauges{
 		SocketsOpen:  func() int { return g.socket.Stats().Sessions },

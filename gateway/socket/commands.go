@@ -3,6 +3,7 @@ package socket
 import (
 	"context"
 	"runtime/debug"
+	"time"
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
@@ -149,6 +150,7 @@ func (s *session) execute(ctx context.Context, id string, run command, raw []byt
 			s.push(encodeError(id, wire.NewError(wire.CodeInternal, internalMessage)))
 		}
 	}()
+	s.touch(ctx)
 	body, err := run(ctx, s, raw)
 	if err != nil {
 		s.push(s.failure(ctx, id, err))
@@ -156,6 +158,21 @@ func (s *session) execute(ctx context.Context, id string, run command, raw []byt
 	}
 	if _, done := body.(sent); !done {
 		s.push(s.reply(id, body))
+	}
+}
+
+const touchEvery = time.Hour
+
+// touch tells that the credential is in use. The upgrade did so too, for the
+// first hour.
+func (s *session) touch(ctx context.Context) {
+	now := s.srv.now()
+	if s.srv.cfg.Touch == nil || now.Sub(s.touched) < touchEvery {
+		return
+	}
+	s.touched = now
+	if err := s.srv.cfg.Touch(ctx, s.actor.CredentialID); err != nil {
+		s.log.WarnContext(ctx, "socket: a credential's use was not noted", "error", err)
 	}
 }
 

@@ -58,6 +58,9 @@ type Config struct {
 	CheckOrigin func(r *http.Request) bool
 	// Account gives the person behind an actor, for the welcome.
 	Account func(ctx context.Context, actor gateway.Actor) (gateway.Account, error)
+	// Touch is told, at most once an hour and session, that a credential was used,
+	// so that a page that is never reloaded does not count as idle; nil is none.
+	Touch func(ctx context.Context, credentialID string) error
 	// Admin renders the dashboard; without it admin.follow is an unknown command.
 	Admin AdminViews
 	// Epoch changes when a log could have lost something (a restore): clients

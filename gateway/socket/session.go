@@ -29,6 +29,9 @@ type session struct {
 	// The pinger's: how many beats in a row nothing was heard.
 	silent int
 
+	// The worker's: when Touch was last told of the credential.
+	touched time.Time
+
 	line line  // commands for the worker
 	out  queue // bytes for the writer
 
@@ -48,7 +51,7 @@ func newSession(srv *Server, ws *websocket.Conn, c *conn, actor gateway.Actor) *
 		srv: srv, id: newConnectionID(), actor: actor, ws: ws, conn: c,
 		allowed: rate.NewLimiter(rate.Limit(perSecond), 2*perSecond),
 		refused: rate.NewLimiter(1, maxRefusals),
-		threads: make(map[string]*threadSub),
+		threads: make(map[string]*threadSub), touched: srv.now(),
 	}
 	s.log = srv.log.With("connection", s.id, "account", actor.AccountID)
 	s.out.limit = srv.limits.QueueBytes
