@@ -54,7 +54,7 @@ func installWith(t testing.TB, routes ...route) *install {
 	in := &install{t: t, dir: t.TempDir(), env: append(os.Environ(), "E2E_KEY="+providerKey)}
 	in.config = filepath.Join(in.dir, "fairlead.yaml")
 	var b strings.Builder
-	fmt.Fprintf(&b, "data_dir: %s\nlisten: 127.0.0.1:0\nhost:\n  providers:\n", filepath.Join(in.dir, "data"))
+	fmt.Fprintf(&b, "data_dir: %s\nlisten: 127.0.0.1:0\nhost:\n  max_inflight: 200\n  providers:\n", filepath.Join(in.dir, "data"))
 	for _, r := range routes {
 		fmt.Fprintf(&b, "    - id: %s\n      key: %s\n      name: Scripted\n      api: %s\n      base_url: %s\n      api_key_env: E2E_KEY\n      models:\n",
 			r.id, r.id, r.api, r.baseURL)

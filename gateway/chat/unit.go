@@ -122,7 +122,7 @@ func (u *unit) publish() {
 			Kind: gateway.FeedTouched, ThreadID: u.threadID, CreatedAt: gateway.Millis(u.now), Thread: u.touched,
 		}})
 	}
-	if len(u.events)+len(u.states) > 0 {
+	if len(u.events)+len(u.states) > 0 || u.turnID != "" {
 		s.admin.changed(u.orgID, u.threadID, u.turnID)
 	}
 	for _, runID := range u.wakes {
