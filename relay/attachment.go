@@ -16,6 +16,12 @@ const (
 	maxPendingBytes  = 3 << 20
 	maxBatch         = 64
 
+	// retireEvery is how many acknowledged events may still stand in the journal. A
+	// gateway acknowledges each of its commits; a durable write for each would stand
+	// in the way of the next delta of the run, and buys nothing: a host that forgot
+	// an acknowledgement is told the cursor again when the run is attached.
+	retireEvery = 32
+
 	// maxCommandClaims is how many command seqs of a run are remembered.
 	maxCommandClaims = 1024
 )
@@ -320,16 +326,31 @@ func (a *Attachment) HandedOff(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// Acknowledge retires the envelopes up to cursor (RH49).
+// Acknowledge retires the envelopes up to cursor (RH49): at once when the end of a
+// turn is among them, else when enough have gathered.
 func (a *Attachment) Acknowledge(ctx context.Context, cursor uint64) error {
 	if err := a.current(); err != nil {
 		return err
+	}
+	if a.mayWait(cursor) {
+		return nil
 	}
 	if err := a.scope.Acknowledge(ctx, a.attach.RunID, cursor); err != nil {
 		return err
 	}
 	a.nudge()
 	return nil
+}
+
+func (a *Attachment) mayWait(cursor uint64) bool {
+	s := a.scope
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attached != a || s.run == nil || s.run.id != a.attach.RunID {
+		return false
+	}
+	end := s.integrity[s.run.id]
+	return cursor <= s.run.last && cursor < s.run.cursor+retireEvery && (end == 0 || cursor < end)
 }
 
 // current fails once the attachment has ended.

@@ -136,6 +136,40 @@ func TestRH47_PendingEnvelopesComeAgainByteIdentical(t *testing.T) {
 	})
 }
 
+func TestRH49_AcknowledgementsGatherUntilATurnEnds(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	r := newRig(t)
+	a := attach(t, r, 0)
+	applied(t, a, 1, relaytest.Prompt(1, 1))
+	thread, turn := r.started(0)
+	last := next(t, a, 1)[0].Seq
+	say := func(n int) {
+		for range n {
+			r.runtime.Say(thread, turn, "word ")
+			last = next(t, a, 1)[0].Seq
+			must(t, a.Acknowledge(ctx, last))
+		}
+	}
+	rows := func() int { return strings.Count(dump(t, r), "relay_journal") }
+	say(20)
+	equal(t, "journal rows while few are acknowledged", rows(), 21)
+	say(20)
+	if n := rows(); n >= 40 {
+		t.Errorf("%d journal rows after 40 acknowledgements", n)
+	}
+
+	// A restart that forgot the last ones is told the cursor, and sends nothing again.
+	a.Close()
+	r.reopen()
+	a = attach(t, r, last)
+	equal(t, "cursor", a.RuntimeCursor(), last)
+	equal(t, "journal rows", rows(), 0)
+	r.runtime.End(thread, turn, relay.NativeCompleted)
+	must(t, a.Acknowledge(ctx, next(t, a, 1)[0].Seq))
+	equal(t, "journal rows after the end", rows(), 0)
+}
+
 func TestAttachRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -224,7 +224,7 @@ func dsn(path string) string {
 	return "file:" + u.EscapedPath() + "?_txlock=immediate" +
 		"&_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)" +
 		"&_pragma=foreign_keys(1)&_pragma=wal_autocheckpoint(10000)" +
-		"&_pragma=journal_size_limit(67108864)"
+		"&_pragma=journal_size_limit(67108864)&_pragma=temp_store(memory)"
 }
 
 // makeFile makes the database file, if it is missing, before the driver does.
