@@ -26,7 +26,8 @@ const recordings = "../relay/provider/testdata/recordings"
 // hang sends one word and then nothing until the client goes.
 //
 // With E2E_PROVIDER_URL another server stands in its place that knows the same
-// model names and tells its requests under /_sim/requests.
+// model names; E2E_PROVIDER_REQUESTS is where it lists the requests that it had, as
+// a JSON array of {body, outcome}.
 type provider struct {
 	URL      string
 	external bool
@@ -70,7 +71,7 @@ type toldRequest struct {
 
 func (p *provider) told(t testing.TB, prompt string) (matching []toldRequest) {
 	t.Helper()
-	res, err := http.Get(p.URL + "/_sim/requests")
+	res, err := http.Get(os.Getenv("E2E_PROVIDER_REQUESTS"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func withAccounts(ctx context.Context, cfg *config, std stdio, fn func(*accounts
 	}
 	store, err := gatewaysql.Open(ctx, gatewaysql.Options{Path: gatewayFile(cfg), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return err
+		return readable(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	service, err := accounts.New(accounts.Config{Store: store.Accounts(), Bus: bus.NewMemory(), Logger: log})

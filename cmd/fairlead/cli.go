@@ -173,7 +173,7 @@ func (s serveCmd) Run(ctx context.Context, c *cli, std stdio) error {
 	if err != nil {
 		return err
 	}
-	return runServe(ctx, cfg, std, s)
+	return readable(runServe(ctx, cfg, std, s))
 }
 
 type userCreateCmd struct {

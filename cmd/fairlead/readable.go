@@ -11,6 +11,9 @@ import (
 // readable gives an error of the product as a person at a shell should see it:
 // the message, the fields, and the code to search for.
 func readable(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *wire.Error
 	if !errors.As(err, &e) || e.Code == wire.CodeInternal {
 		return err

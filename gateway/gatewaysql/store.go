@@ -14,11 +14,11 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 
 	"github.com/fairlead/fairlead/relay/sqldb"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 //go:embed migrations/*.sql
@@ -39,20 +39,30 @@ type Store struct {
 	db *sqldb.DB
 }
 
-// Open opens the database, makes it if it is missing and migrates it.
+// Open opens the database, makes it if it is missing and migrates it. A file that
+// is not such a database, or is of a newer program, stays as it is. Error:
+// storage_unavailable, with what to do next.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	db, err := sqldb.Open(ctx, sqldb.Options{Path: o.Path, Driver: o.Driver, Logger: o.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("open the gateway's store: %w", err)
+		return nil, refused(o.Path, err)
 	}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		err = db.Migrate(ctx, files)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the gateway's store: %w", err), db.Close())
+		return nil, errors.Join(refused(o.Path, err), db.Close())
 	}
 	return &Store{db: db}, nil
+}
+
+func refused(path string, cause error) error {
+	advice := " cannot be used as the gateway's store. It was left as it is: put a backup in its place, or start with another data_dir."
+	if errors.Is(cause, sqldb.ErrSchemaNewer) {
+		advice = " was written by a newer version of the program. It was left as it is: use that version, or start with another data_dir."
+	}
+	return wire.WrapError(wire.CodeStorageUnavailable, path+advice, cause)
 }
 
 // Close lets queued writes finish and closes the database.
