@@ -91,6 +91,12 @@ func (f *faultStore) died() bool {
 	return f.dead
 }
 
+func (f *faultStore) updates() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
 // deaf is a transaction after which nobody is told anything.
 type deaf struct{ gateway.ChatTx }
 
@@ -243,7 +249,7 @@ func runFault(r *rig, kind fault, at int) int {
 	where := fmt.Sprintf("%s, update %d", kind, at)
 	r.respawn()
 	f.scenario(made.ThreadID)
-	n := f.store.n
+	n := f.store.updates()
 	if got := r.story(made.ThreadID); got != scenarioLog {
 		r.Fatalf("%s:\n got %s\nwant %s", where, got, scenarioLog)
 	}
