@@ -3,6 +3,7 @@ package chat_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -102,8 +103,12 @@ func (r *rig) view(threadID string) *viewer {
 	if reply.Turn != nil {
 		v.text[reply.Turn.TurnID] = reply.Turn.Text
 	}
+	ended := maps.Clone(v.over)
 	for _, p := range append(reply.Then, v.pushes...) {
-		v.apply(p)
+		// What was held of a turn whose end is in the reply came before that end.
+		if p.Type != "turn.delta" || !ended[p.TurnID] {
+			v.apply(p)
+		}
 	}
 	open = true
 	return v
