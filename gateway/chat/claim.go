@@ -118,7 +118,7 @@ func (s *Service) bind(ctx context.Context, u *unit, t *gateway.TurnRow, q gatew
 		return nil, err
 	}
 	t.RunID, t.BindingID, t.HostID = run.ID, binding.ID, run.HostID
-	t.VirtualTurnID = "local_turn_" + randomHex(12)
+	t.VirtualTurnID = wire.NewVirtualTurnID()
 	cmd := wire.PromptRequest{
 		Type: wire.TypePromptRequest, RunID: run.ID, TurnID: t.VirtualTurnID, OperationKey: randomHex(16),
 		RuntimeBindingID: binding.ID, RuntimeThreadID: binding.VirtualThreadID, Prompt: q.Prompt,
@@ -175,7 +175,7 @@ func (s *Service) bindingFor(ctx context.Context, u *unit, run gateway.RunRow, r
 	}
 	b = gateway.BindingRow{
 		ID: newID(), RunID: run.ID, Model: route.Model, ModelProvider: route.ModelProvider,
-		ModelProviderID: route.ModelProviderID, VirtualThreadID: "local_thread_" + randomHex(12), CreatedAt: u.now,
+		ModelProviderID: route.ModelProviderID, VirtualThreadID: wire.NewVirtualThreadID(), CreatedAt: u.now,
 	}
 	if known && can(route, wire.CapabilityContinueFrom) {
 		b.ContinueFrom = latest.ID

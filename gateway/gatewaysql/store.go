@@ -71,6 +71,3 @@ func (s *Store) Close() error { return s.db.Close() }
 // Broken is closed once nobody can know whether a write was kept: the store takes
 // no other until it is opened again.
 func (s *Store) Broken() <-chan struct{} { return s.db.Broken() }
-
-// Path is the absolute path of the database file.
-func (s *Store) Path() string { return s.db.Path() }

@@ -1,15 +1,11 @@
 package markdown
 
 import (
-	"bytes"
-	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/alecthomas/chroma/v2"
-	chromahtml "github.com/alecthomas/chroma/v2/formatters/html"
 	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/alecthomas/chroma/v2/styles"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
@@ -144,65 +140,4 @@ func classOf(t chroma.TokenType) string {
 		t = t.Parent()
 	}
 	return ""
-}
-
-// CSS gives the rules for highlighted code: the light ones, and the dark ones
-// both for readers whose system is dark (unless the root element says
-// data-theme="light") and for data-theme="dark". Backgrounds are left to the
-// page.
-func CSS() string {
-	light, dark := rules("github"), rules("github-dark")
-	var css strings.Builder
-	css.WriteString("/* Made by gateway/markdown; do not edit. */\n")
-	for _, rule := range light {
-		fmt.Fprintf(&css, "%s\n", rule)
-	}
-	css.WriteString("@media (prefers-color-scheme: dark) {\n")
-	for _, rule := range dark {
-		fmt.Fprintf(&css, "  :root:not([data-theme=\"light\"]) %s\n", rule)
-	}
-	css.WriteString("}\n")
-	for _, rule := range dark {
-		fmt.Fprintf(&css, ":root[data-theme=\"dark\"] %s\n", rule)
-	}
-	return css.String()
-}
-
-var (
-	cssComment    = regexp.MustCompile(`/\*.*?\*/ ?`)
-	cssBackground = regexp.MustCompile(`background-color: ?#[0-9a-fA-F]+;? ?`)
-)
-
-// rules lists the rules of a chroma style for the tokens that writeCode writes.
-func rules(style string) []string {
-	var buf bytes.Buffer
-	formatter := chromahtml.New(chromahtml.WithClasses(true), chromahtml.WithCSSComments(false))
-	if err := formatter.WriteCSS(&buf, styles.Get(style)); err != nil {
-		return nil
-	}
-	var out []string
-	for line := range strings.Lines(buf.String()) {
-		rule := cssComment.ReplaceAllString(strings.TrimSpace(line), "")
-		if !strings.HasPrefix(rule, ".chroma .") || layoutRule(rule) {
-			continue
-		}
-		rule = cssBackground.ReplaceAllString(rule, "")
-		rule = strings.ReplaceAll(rule, "#6a737d", "#57606a") // too pale for WCAG AA
-		if !strings.HasSuffix(strings.ReplaceAll(rule, " ", ""), "{}") {
-			out = append(out, rule)
-		}
-	}
-	return out
-}
-
-// layoutRule tells whether a rule is about something that writeCode does not
-// write: lines and their numbers, whitespace, what a lexer did not understand
-// (a snippet is no compiler's input, so nothing in it is shown as a fault).
-func layoutRule(rule string) bool {
-	for _, class := range []string{"lntd", "lntable", "lnlinks", "line", "hl", "lnt", "ln", "cl", "w", "err"} {
-		if strings.HasPrefix(rule, ".chroma ."+class+" ") {
-			return true
-		}
-	}
-	return false
 }

@@ -1,8 +1,6 @@
 package markdown_test
 
 import (
-	"flag"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +9,6 @@ import (
 	"github.com/fairlead/fairlead/gateway/markdown"
 	"golang.org/x/net/html"
 )
-
-var update = flag.Bool("update", false, "write static/css/highlight.css anew")
 
 func TestRender(t *testing.T) {
 	t.Parallel()
@@ -168,30 +164,4 @@ func FuzzRender(f *testing.F) {
 		assertSafe(t, markdown.Render(md))
 		assertSafe(t, joinBlocks(stream(strings.ToValidUTF8(md, "?"), each(7))))
 	})
-}
-
-func TestCSS_IsWhatThePageServes(t *testing.T) {
-	t.Parallel()
-	const path = "../../static/css/highlight.css"
-	css := markdown.CSS()
-	if *update {
-		if err := os.WriteFile(path, []byte(css), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	served, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(served) != css {
-		t.Errorf("%s is not what CSS gives: run go test ./gateway/markdown -update", path)
-	}
-	for _, part := range []string{".chroma .k {", "prefers-color-scheme: dark", `:root[data-theme="dark"] .chroma .k {`} {
-		if !strings.Contains(css, part) {
-			t.Errorf("no %s", part)
-		}
-	}
-	if strings.Contains(css, "background") {
-		t.Error("a background would cover the page's")
-	}
 }

@@ -2,8 +2,6 @@ package native
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 }
 
 func (r *Runtime) prepare(ctx context.Context) (err error) {
-	if r.owner, err = r.store.Owner(ctx, newID("owner_")); err != nil {
+	if r.owner, err = r.store.Owner(ctx, wire.NewNativeID("owner")); err != nil {
 		return fmt.Errorf("read the owner of the native store: %w", err)
 	}
 	return r.recover(ctx)
@@ -202,11 +200,4 @@ func (r *Runtime) failure(err error) error {
 
 func unavailable(cause error) error {
 	return wire.WrapError(wire.CodeNativeUnavailable, "The conversation on this host could not be used.", cause)
-}
-
-// newID makes an id of 128 random bits (decision 25).
-func newID(prefix string) string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return prefix + hex.EncodeToString(b[:])
 }

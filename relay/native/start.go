@@ -72,7 +72,7 @@ func (r *Runtime) accept(ctx context.Context, e *engine, t relay.StartTurn, op O
 	}
 	turn := r.newTurn(e, t, route, prompt)
 	a := Acceptance{
-		Operation: op, Turn: turn.record, ItemID: newID("item_"), Prompt: prompt, Images: t.Images,
+		Operation: op, Turn: turn.record, ItemID: wire.NewNativeID("item"), Prompt: prompt, Images: t.Images,
 		Started: Event{Name: wire.EventTurnStarted, At: turn.record.CreatedAt, Payload: startedPayload(turn.record)},
 	}
 	// The place in memory is taken first: a turn that is stored can be started.

@@ -20,7 +20,7 @@ func (r *Runtime) CreateThread(ctx context.Context, t relay.NewThread) (string, 
 	}
 	now := r.now()
 	thread := Thread{
-		ID: newID("thr_"), CreatedAt: now, Model: t.Model, ModelProvider: t.ModelProvider,
+		ID: wire.NewNativeID("thr"), CreatedAt: now, Model: t.Model, ModelProvider: t.ModelProvider,
 		ModelProviderID: t.ModelProviderID, ReasoningEffort: t.ReasoningEffort, SystemPrompt: t.SystemPrompt,
 	}
 	event := Event{Name: eventThreadStarted, At: now, Payload: threadPayload(thread)}

@@ -183,7 +183,7 @@ func (r *Runtime) append(t *turn, pieces []provider.Delta) error {
 		for _, text := range cut(p.Text) {
 			d := Delta{ItemID: item.itemID, Kind: kind, Route: t.route}
 			if d.ItemID == "" && fresh[kind] == "" {
-				fresh[kind], d.New = newID("item_"), true
+				fresh[kind], d.New = wire.NewNativeID("item"), true
 			}
 			if d.ItemID == "" {
 				d.ItemID = fresh[kind]
