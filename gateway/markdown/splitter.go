@@ -46,6 +46,9 @@ type Splitter struct {
 
 // NewSplitter makes a splitter that renders each block with render.
 func NewSplitter(render func(string) string) *Splitter {
+	// Building the engine counts up goldmark's context keys, which each parse
+	// reads: so it is built before anything is parsed.
+	shared()
 	return &Splitter{render: render, blocks: blockParser()}
 }
 
