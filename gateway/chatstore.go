@@ -19,7 +19,8 @@ var ErrRowExists = errors.New("gateway: row exists")
 //
 // Update runs fn in one transaction and returns after it is durable; an error of
 // fn undoes it and is returned as it is. Updates are serialised as far as their
-// locks ask. View gives fn one snapshot. Failures of the store itself are
+// locks ask; fn is run again, from its beginning, when the database breaks up a
+// deadlock, so it must not build on what an earlier run of it left behind. View gives fn one snapshot. Failures of the store itself are
 // *wire.Error with code storage_unavailable. fn must be quick, must use nothing
 // but the transaction, and must not start another one.
 type ChatStore interface {
@@ -33,17 +34,21 @@ type ChatTx interface {
 	ThreadRows
 	EventRows
 	QueueRows
+	DeliveryRows
+	AdmissionRows
 	TurnRows
 	RunRows
 	FeedRows
 	AdminRows
-	// OnCommit runs fn after the commit, in commit order, before Update returns.
+	// OnCommit runs fn after the commit, before Update returns: in commit order
+	// among the updates of a thread, an account's feed or an org that were locked.
 	// fn must not block.
 	OnCommit(fn func())
 }
 
 // ChatLocks are the explicit locks of a transaction, taken in this order. Where
-// a store has one writer they do nothing.
+// a store has one writer they do nothing. LockOrg is the org admission lock: it
+// orders all that counts or changes how many turns of an org run.
 type ChatLocks interface {
 	LockOrg(ctx context.Context, orgID string) error
 	LockThread(ctx context.Context, threadID string) error
@@ -56,7 +61,13 @@ type ThreadRows interface {
 	// Agent gives an agent of the org, or ErrNoRow.
 	Agent(ctx context.Context, orgID, agentID string) (AgentRow, error)
 	// InsertAgent stores an agent.
-	InsertAgent(ctx context.Context, a AgentRow, now int64) error
+	InsertAgent(ctx context.Context, a AgentRow) error
+	// UpdateAgent writes name, description, instructions, model, private, updatedAt
+	// and deletedAt.
+	UpdateAgent(ctx context.Context, a AgentRow) error
+	// Agents lists what an account may see: the org's public agents and its own
+	// private ones, without deleted ones, the default first, then by name.
+	Agents(ctx context.Context, orgID, accountID string) ([]AgentRow, error)
 	// DefaultAgent gives the default agent of the org; it is made with newID if
 	// there is none.
 	DefaultAgent(ctx context.Context, orgID, newID string, now int64) (AgentRow, error)
@@ -80,8 +91,8 @@ type ThreadRows interface {
 	ClaimClientEvent(ctx context.Context, e ClientEvent) (first ClientEvent, fresh bool, err error)
 	// ClientEvent gives a spent id, or ErrNoRow.
 	ClientEvent(ctx context.Context, id string) (ClientEvent, error)
-	// SetClientReply stores the first reply.
-	SetClientReply(ctx context.Context, id string, reply []byte) error
+	// SetClientReply stores the first reply; see ClientEvent.Settled.
+	SetClientReply(ctx context.Context, id string, reply []byte, settled bool) error
 }
 
 // ThreadQuery selects threads of one account. BeforeAt and BeforeID are the last
@@ -129,6 +140,45 @@ type QueueRows interface {
 	QueueItem(ctx context.Context, eventID string) (QueueRow, error)
 	// Dequeue removes an item; ok is false if it was gone.
 	Dequeue(ctx context.Context, eventID string) (ok bool, err error)
+	// Steers lists the items of a thread with mode steer, in order.
+	Steers(ctx context.Context, threadID string) ([]QueueRow, error)
+}
+
+// DeliveryRows are the offers of inputs to running turns. A turn has at most one
+// open delivery and at most one deadline warning; an item at most one open one.
+type DeliveryRows interface {
+	// InsertDelivery gives ErrRowExists where that would be broken.
+	InsertDelivery(ctx context.Context, d DeliveryRow) error
+	Delivery(ctx context.Context, deliveryID string) (DeliveryRow, error)
+	// OpenDelivery gives the reserved or held delivery of a turn, or ErrNoRow.
+	OpenDelivery(ctx context.Context, turnID string) (DeliveryRow, error)
+	// DeliveryOfEvent gives the open delivery of a waiting message, or ErrNoRow.
+	DeliveryOfEvent(ctx context.Context, eventID string) (DeliveryRow, error)
+	// Deliveries lists all deliveries of a turn, oldest first.
+	Deliveries(ctx context.Context, turnID string) ([]DeliveryRow, error)
+	// UpdateDelivery writes state, prompt, now and settledAt.
+	UpdateDelivery(ctx context.Context, d DeliveryRow) error
+	// AgedTurns lists running turns that started at or before a moment and have no
+	// deadline warning yet.
+	AgedTurns(ctx context.Context, startedBy int64) ([]TurnRow, error)
+}
+
+// AdmissionRows are what admission asks and books.
+type AdmissionRows interface {
+	// Admission gives the entitlement and the limits of an account. An org without
+	// an entitlement row is ErrNoRow.
+	Admission(ctx context.Context, orgID, accountID string) (Admission, error)
+	// Load counts turns; started since the moment.
+	Load(ctx context.Context, orgID, accountID string, since int64) (Load, error)
+	// QueuedTurns lists the turns of an org that wait for it, oldest first.
+	QueuedTurns(ctx context.Context, orgID string, limit int) ([]TurnRow, error)
+	// WaitingOrgs lists the orgs in which turns wait.
+	WaitingOrgs(ctx context.Context) ([]string, error)
+	// Charge books rows and takes their credits from the org; those known already
+	// change nothing.
+	Charge(ctx context.Context, rows []ChargeRow) error
+	// Charges lists what was booked for a turn, by category.
+	Charges(ctx context.Context, turnID string) ([]ChargeRow, error)
 }
 
 // TurnRows are turns with their text in progress, usage and timeline.
@@ -143,13 +193,16 @@ type TurnRows interface {
 	// TurnOfHost finds a turn by the name that its host knows it by.
 	TurnOfHost(ctx context.Context, runID, virtualTurnID string) (TurnRow, error)
 	// UpdateTurn writes status, reason, error, interrupted, recoverBy, partial,
-	// startedAt and endedAt.
+	// markerEventId, the estimates, startedAt and endedAt.
 	UpdateTurn(ctx context.Context, t TurnRow) error
 	// ActiveTurn gives the turn of the thread that is not final, or ErrNoRow.
 	ActiveTurn(ctx context.Context, threadID string) (TurnRow, error)
 	// RecoveringTurns lists the cancelled turns of a thread ("" = of all) whose
 	// end their host still owes.
 	RecoveringTurns(ctx context.Context, threadID string) ([]TurnRow, error)
+	// UnknownTurns lists the final turns of a thread that no host ever took, newest
+	// first, with their Partial empty: rounds that no native history has (SQ22).
+	UnknownTurns(ctx context.Context, threadID string, limit int) ([]TurnRow, error)
 	// LiveTurns lists all turns that are not final.
 	LiveTurns(ctx context.Context) ([]TurnRow, error)
 

@@ -18,6 +18,10 @@ const (
 	CodeRouteUnavailable         wire.Code = "route_unavailable"
 	CodeQueueAssociationRequired wire.Code = "queue_association_required"
 	CodeCredentialsInvalid       wire.Code = "credentials_invalid"
+	CodeInsufficientCredits      wire.Code = "insufficient_credits"
+	CodeQuotaExhausted           wire.Code = "quota_exhausted"
+	CodeInvitationInvalid        wire.Code = "invitation_invalid"
+	CodeLastAdmin                wire.Code = "last_admin"
 	CodeSetupLinkInvalid         wire.Code = "setup_link_invalid"
 )
 
@@ -27,19 +31,21 @@ func HTTPStatus(code wire.Code) int {
 	case "":
 		return http.StatusOK
 	case wire.CodeBadRequest, CodeNotRecallable, CodeTurnNotActive, CodeClientThreadIDInUse,
-		CodeModelUnknown, CodeModelNotAllowed, CodeSetupLinkInvalid:
+		CodeModelUnknown, CodeModelNotAllowed, CodeSetupLinkInvalid, CodeInvitationInvalid:
 		return http.StatusBadRequest
 	case wire.CodeUnauthorized, CodeCredentialsInvalid:
 		return http.StatusUnauthorized
+	case CodeInsufficientCredits:
+		return http.StatusPaymentRequired
 	case wire.CodeForbidden:
 		return http.StatusForbidden
 	case wire.CodeNotFound:
 		return http.StatusNotFound
-	case CodeClientEventIDInUse:
+	case CodeClientEventIDInUse, CodeLastAdmin:
 		return http.StatusConflict
 	case wire.CodeFrameTooLarge, wire.CodePromptTooLarge:
 		return http.StatusRequestEntityTooLarge
-	case wire.CodeRateLimited:
+	case wire.CodeRateLimited, CodeQuotaExhausted:
 		return http.StatusTooManyRequests
 	case CodeRouteUnavailable, wire.CodeHostOffline, wire.CodeStorageUnavailable, wire.CodeShuttingDown:
 		return http.StatusServiceUnavailable

@@ -1,6 +1,9 @@
 package gateway
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // SendRequest is message.send without its frame (protocol.md §2). ClientEventID
 // is the id of the stored event and the idempotency key.
@@ -12,10 +15,23 @@ type SendRequest struct {
 	// UserMessage is checked by the service, after the look-up of ClientEventID:
 	// a retry may leave it out (CG69).
 	UserMessage    UserMessage `json:"userMessage" validate:"-"`
-	Mode           Mode        `json:"mode,omitempty" validate:"omitempty,oneof=auto queue interrupt"`
+	Mode           Mode        `json:"mode,omitempty" validate:"omitempty,oneof=auto queue steer interrupt"`
 	Model          string      `json:"model,omitempty" validate:"omitempty,max=256"`
 	Options        *Options    `json:"options,omitempty" validate:"omitempty"`
 	RevokesEventID string      `json:"revokesEventId,omitempty" validate:"omitempty,uuid"`
+	// Now cuts the response in progress short; only with mode steer.
+	Now bool `json:"now,omitempty"`
+	// ReceivedAt is when the request arrived, for the turn's timeline (CG70); zero
+	// means now. It is never read from a request.
+	ReceivedAt time.Time `json:"-"`
+}
+
+// SteerRequest is message.steer: it offers a waiting message to the running turn.
+// EventID is any event of the message's chain.
+type SteerRequest struct {
+	ThreadID string `json:"threadId" validate:"required,uuid"`
+	EventID  string `json:"eventId" validate:"required,uuid"`
+	Now      bool   `json:"now,omitempty"`
 }
 
 // Options are wishes for one turn; a route that does not support one refuses it.

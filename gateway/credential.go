@@ -12,6 +12,9 @@ type Org struct {
 	CreatedAt time.Time
 }
 
+// ErrOrgTaken tells that another org has the name. Stores give it.
+var ErrOrgTaken = errors.New("org name is in use")
+
 // ErrEmailTaken tells that another account has the email. Stores give it.
 var ErrEmailTaken = errors.New("email is in use")
 

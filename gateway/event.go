@@ -14,10 +14,14 @@ type EventType string
 const (
 	EventInputPrompt      EventType = "input.prompt"
 	EventInputRejected    EventType = "input.rejected"
+	EventInputDeadline    EventType = "input.deadline"
 	EventControlInterrupt EventType = "control.interrupt"
 	EventControlRevoke    EventType = "control.revoke"
 	EventOutputMessage    EventType = "output.message"
 	EventOutputPartial    EventType = "output.partial"
+	EventOutputError      EventType = "output.error"
+	EventTurnQueued       EventType = "turn.queued"
+	EventTurnDequeued     EventType = "turn.dequeued"
 	EventTurnCompleted    EventType = "turn.completed"
 	EventTurnFailed       EventType = "turn.failed"
 	EventTurnCancelled    EventType = "turn.cancelled"
@@ -49,6 +53,8 @@ type Event struct {
 	Reason  string    `json:"reason,omitempty"`
 	Finish  string    `json:"finish,omitempty"`
 	RetryAt string    `json:"retryAt,omitempty"`
+	// Marker is queue:queued or queue:dequeued on the markers of the org queue.
+	Marker string `json:"marker,omitempty"`
 	// HTML is Content rendered and sanitised; only for sessions that asked with
 	// thread.open {html:true}. It is never stored.
 	HTML string `json:"html,omitempty"`
@@ -60,16 +66,19 @@ type UserMessage struct {
 	Parts   []Part `json:"parts" validate:"required,min=1,max=64,dive"`
 }
 
-// Part is one part of a UserMessage. Only text parts exist today.
+// Part is one part of a UserMessage: a text, or the model that the message runs
+// on. A model part of a client is replaced at the claim by the server's own, which
+// always stands last (CG68).
 type Part struct {
-	Type string `json:"type" validate:"required,oneof=text"`
-	Text string `json:"text" validate:"required"`
+	Type          string `json:"type" validate:"required,oneof=text model"`
+	Text          string `json:"text,omitempty" validate:"required_if=Type text"`
+	SelectedModel string `json:"selectedModel,omitempty" validate:"required_if=Type model,max=256"`
 }
 
 // Mode says what a message does when a turn already runs.
 type Mode string
 
-// The modes of message.send; ModeSteer is not offered yet.
+// The modes of message.send (decisions §2.3).
 const (
 	ModeAuto      Mode = "auto"
 	ModeQueue     Mode = "queue"
@@ -84,6 +93,9 @@ type Disposition string
 const (
 	DispositionStarted     Disposition = "started"
 	DispositionQueued      Disposition = "queued"
+	DispositionOrgQueued   Disposition = "org_queued"
+	DispositionSteering    Disposition = "steering"
+	DispositionRefused     Disposition = "refused"
 	DispositionFailed      Disposition = "failed"
 	DispositionRecalled    Disposition = "recalled"
 	DispositionInterrupted Disposition = "interrupted"

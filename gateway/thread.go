@@ -67,19 +67,24 @@ type Block struct {
 
 // Turn is one turn with all that its owner may know.
 type Turn struct {
-	TurnID    string       `json:"turnId"`
-	ThreadID  string       `json:"threadId"`
-	Status    TurnStatus   `json:"status"`
-	Reason    string       `json:"reason,omitempty"`
-	Error     wire.Code    `json:"error,omitempty"`
-	Model     string       `json:"model"`
-	Route     string       `json:"route"`
-	CreatedAt Time         `json:"createdAt"`
-	StartedAt *Time        `json:"startedAt,omitempty"`
-	EndedAt   *Time        `json:"endedAt,omitempty"`
-	Usage     []UsageRow   `json:"usage"`
-	Partial   *string      `json:"partial,omitempty"`
-	Timeline  []TurnMoment `json:"timeline"`
+	TurnID    string     `json:"turnId"`
+	ThreadID  string     `json:"threadId"`
+	Status    TurnStatus `json:"status"`
+	Reason    string     `json:"reason,omitempty"`
+	Error     wire.Code  `json:"error,omitempty"`
+	Model     string     `json:"model"`
+	Route     string     `json:"route"`
+	CreatedAt Time       `json:"createdAt"`
+	StartedAt *Time      `json:"startedAt,omitempty"`
+	EndedAt   *Time      `json:"endedAt,omitempty"`
+	Usage     []UsageRow `json:"usage"`
+	// UsageEstimate is set where nothing was reported for a turn that a provider
+	// may have worked on; no bill counts it (F26).
+	UsageEstimate *UsageEstimate `json:"usageEstimate,omitempty"`
+	Prompt        string         `json:"prompt,omitempty"`
+	Context       string         `json:"context,omitempty"`
+	Partial       *string        `json:"partial,omitempty"`
+	Timeline      []TurnMoment   `json:"timeline"`
 }
 
 // UsageRow is one reported quantity of one provider response.
@@ -87,6 +92,14 @@ type UsageRow struct {
 	ResponseID string `json:"responseId"`
 	Category   string `json:"category"`
 	Quantity   int64  `json:"quantity"`
+	// Cost is in credits, on turns that the org pays for.
+	Cost *int64 `json:"cost,omitempty"`
+}
+
+// UsageEstimate is a local count of tokens.
+type UsageEstimate struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
 }
 
 // TurnMoment is one entry of a turn's timeline.

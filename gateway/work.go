@@ -44,8 +44,39 @@ type Ledger interface {
 	// away for too long is timed out (SQ37). With host_offline, retryAt is when
 	// the host was last heard, if that is known.
 	Waiting(ctx context.Context, runID, reason string, retryAt time.Time)
+	// Poll gives the steer that is to be offered to the running turn of a run now,
+	// and reserves it: asking again, also at the same moment, gives the same one
+	// (SQ24–SQ26, SQ40). hostID is the host of the link that asks; a run of another
+	// host is forbidden (SQ41). Without a waiting steer it takes no lock.
+	Poll(ctx context.Context, hostID, runID string) (SteerOffer, error)
+	// Receipt records what a host says of a steer and answers delivered or
+	// rejected, however often it is told (SQ27, SQ30–SQ39). A delivery that is
+	// unknown, of a deleted thread, of another turn or another host's is forbidden.
+	Receipt(ctx context.Context, hostID string, r wire.Receipt) (wire.ReceiptOutcome, error)
 	// Refused ends the pending turns of a run whose host refused to attach it.
 	Refused(ctx context.Context, runID string, cause *wire.ErrorBody) error
+}
+
+// OfferOutcome says what a poll for steers found.
+type OfferOutcome string
+
+// The outcomes of a poll (SQ40).
+const (
+	OfferReserved OfferOutcome = "reserved"
+	OfferEmpty    OfferOutcome = "empty"
+	OfferHeld     OfferOutcome = "held"     // the turn was cancelled with a delivery open
+	OfferTerminal OfferOutcome = "terminal" // the turn is over
+	OfferRejected OfferOutcome = "rejected" // Reason says why
+)
+
+// SteerOffer is the answer to a poll. Steer is set with OfferReserved; DeliveryID
+// and EventIDs also with OfferHeld. Reason is run_not_running or payload_too_large.
+type SteerOffer struct {
+	Outcome    OfferOutcome
+	Reason     string
+	DeliveryID string
+	EventIDs   []string
+	Steer      *wire.Steer
 }
 
 // Dispatcher is the hosts as the chat sees them.
@@ -61,7 +92,24 @@ type Route struct {
 	// Capabilities are those that the host's link negotiated. Nil means all that
 	// this gateway takes up, as the embedded host has them.
 	Capabilities []string
+	// Billing says who pays the provider; Prices are those of a metered route.
+	Billing Billing
+	Prices  Prices
 	wire.Route
+}
+
+// Billing says who pays the provider of a route.
+type Billing string
+
+// The kinds of billing (decisions §1): the owner of the key, or the org in credits.
+const (
+	BillingOwn     Billing = "own"
+	BillingMetered Billing = "metered"
+)
+
+// Prices are credits for 1,000,000 tokens of each category.
+type Prices struct {
+	Input, Output, CacheRead, CacheCreation int64
 }
 
 // Routes resolves models.

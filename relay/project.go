@@ -150,7 +150,7 @@ func safeOutcome(raw json.RawMessage) *wire.Outcome {
 	if safeWord(in.ResponseID, 256) {
 		out.ResponseID = in.ResponseID
 	}
-	if out == (wire.Outcome{}) {
+	if out.Error == "" && out.Finish == "" && out.RetryAt == "" && out.ResponseID == "" {
 		return nil
 	}
 	return &out

@@ -56,7 +56,7 @@ func (s *Service) Interrupt(ctx context.Context, actor gateway.Actor, req gatewa
 		if reply, err = s.interrupt(ctx, u, actor, req, kept); err != nil {
 			return err
 		}
-		return u.SetClientReply(ctx, req.ClientEventID, encode(reply))
+		return u.SetClientReply(ctx, req.ClientEventID, encode(reply), true)
 	})
 	if err == nil {
 		s.drainSoon(req.ThreadID)

@@ -85,7 +85,7 @@ func (s *Service) Recall(ctx context.Context, actor gateway.Actor, req gateway.R
 		if reply, err = s.recall(ctx, u, actor, req); err != nil {
 			return err
 		}
-		return u.SetClientReply(ctx, req.ClientEventID, encode(reply))
+		return u.SetClientReply(ctx, req.ClientEventID, encode(reply), true)
 	})
 	return reply, err
 }

@@ -100,7 +100,19 @@ func (r *rig) open() {
 	sql, err := gatewaysql.Open(r.ctx, gatewaysql.Options{Path: r.path})
 	r.must(err)
 	r.sql = sql
+	r.seed()
 	r.begin()
+}
+
+// seed makes the orgs that the actors are of.
+func (r *rig) seed() {
+	r.Helper()
+	for _, id := range []string{ann.OrgID, eve.OrgID} {
+		err := r.sql.Accounts().CreateOrg(r.ctx, gateway.Org{ID: id, Name: id, CreatedAt: r.now()}, gateway.AuditEntry{ID: uuid.NewString(), At: r.now()})
+		if err != nil && !errors.Is(err, gateway.ErrOrgTaken) {
+			r.Fatal(err)
+		}
+	}
 }
 
 // begin starts a process of the chat on the open database.

@@ -190,7 +190,7 @@ func (s *Service) acceptOnce(ctx context.Context, m *sending) (gateway.SendReply
 		if reply, err = s.acceptFresh(ctx, u, m); err != nil {
 			return err
 		}
-		return u.SetClientReply(ctx, m.req.ClientEventID, encode(reply))
+		return u.SetClientReply(ctx, m.req.ClientEventID, encode(reply), true)
 	})
 	return reply, err
 }
@@ -273,7 +273,7 @@ func (s *Service) threadFor(ctx context.Context, u *unit, m *sending) (gateway.T
 func (s *Service) enqueue(ctx context.Context, u *unit, m *sending, th gateway.ThreadRow) (gateway.QueueRow, error) {
 	q := gateway.QueueRow{
 		EventID: m.req.ClientEventID, OriginID: m.req.ClientEventID, ThreadID: th.ID, Mode: gateway.ModeQueue,
-		Model: m.req.Model, Options: m.req.Options, Prompt: m.prompt, CreatedAt: u.now,
+		Model: m.req.Model, Options: m.req.Options, Prompt: m.prompt, CreatedAt: u.now, ReceivedAt: u.now,
 	}
 	e := &gateway.Event{
 		ID: q.EventID, EventType: gateway.EventInputPrompt, UserMessage: &m.req.UserMessage, Mode: gateway.ModeQueue,

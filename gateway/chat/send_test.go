@@ -90,7 +90,7 @@ func TestSQ13_SQ14_AgentsAreCheckedFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	private := gateway.AgentRow{ID: id(), OrgID: ann.OrgID, OwnerID: ann.AccountID, Name: "Mine", Private: true}
-	r.must(r.sql.Chat().Update(r.ctx, func(tx gateway.ChatTx) error { return tx.InsertAgent(r.ctx, private, 1) }))
+	r.must(r.sql.Chat().Update(r.ctx, func(tx gateway.ChatTx) error { return tx.InsertAgent(r.ctx, private) }))
 	bad := gateway.SendRequest{ClientEventID: id(), ThreadID: id(), ClientThreadID: id(), Mode: "never"}
 	bad.AgentID = id()
 	_, err := r.Send(r.ctx, ann, bad)

@@ -121,10 +121,36 @@ func joinOrg(ctx context.Context, tx *sqldb.Tx, wanted string, fresh gateway.Org
 	return fresh.ID, insertOrg(ctx, tx, fresh)
 }
 
-func insertOrg(ctx context.Context, tx *sqldb.Tx, org gateway.Org) error {
-	_, err := tx.Exec(ctx, `INSERT INTO orgs (id, name, created_at) VALUES (?, ?, ?)`,
-		org.ID, org.Name, toMillis(org.CreatedAt))
+// CreateOrg stores an org with its entitlement and limits; a name in use is
+// gateway.ErrOrgTaken. See accounts.Store.
+func (s *Accounts) CreateOrg(ctx context.Context, org gateway.Org, audit gateway.AuditEntry) error {
+	err := s.db.Update(ctx, func(tx *sqldb.Tx) error {
+		if err := insertOrg(ctx, tx, org); err != nil {
+			return err
+		}
+		audit.OrgID = org.ID
+		return insertAudit(ctx, tx, audit)
+	})
+	if sqldb.IsUnique(err) {
+		return gateway.ErrOrgTaken
+	}
 	return err
+}
+
+func insertOrg(ctx context.Context, tx *sqldb.Tx, org gateway.Org) error {
+	if _, err := tx.Exec(ctx, `INSERT INTO orgs (id, name, created_at) VALUES (?, ?, ?)`,
+		org.ID, org.Name, toMillis(org.CreatedAt)); err != nil {
+		return err
+	}
+	for _, query := range []string{
+		`INSERT INTO entitlements (org_id, status, updated_at) VALUES (?, 'active', ?)`,
+		`INSERT INTO org_limits (org_id, updated_at) VALUES (?, ?)`,
+	} {
+		if _, err := tx.Exec(ctx, query, org.ID, toMillis(org.CreatedAt)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func insertAccount(ctx context.Context, tx *sqldb.Tx, acc gateway.StoredAccount) error {

@@ -8,11 +8,14 @@ import (
 	"github.com/fairlead/fairlead/gateway"
 )
 
-const queueColumns = `event_id, origin_id, origin_seq, thread_id, item_rank, mode, model, options, prompt, created_at`
+const queueColumns = `event_id, origin_id, origin_seq, thread_id, item_rank, mode, now_flag, model, options, prompt, created_at, received_at`
 
 func scanQueue(r rowScanner) (q gateway.QueueRow, err error) {
 	var options string
-	err = r.Scan(&q.EventID, &q.OriginID, &q.OriginSeq, &q.ThreadID, &q.Rank, &q.Mode, &q.Model, &options, &q.Prompt, &q.CreatedAt)
+	var now int
+	err = r.Scan(&q.EventID, &q.OriginID, &q.OriginSeq, &q.ThreadID, &q.Rank, &q.Mode, &now, &q.Model, &options, &q.Prompt,
+		&q.CreatedAt, &q.ReceivedAt)
+	q.Now = now != 0
 	if err != nil || options == "" {
 		return q, err
 	}
@@ -32,8 +35,8 @@ func (tx chatTx) Enqueue(ctx context.Context, q gateway.QueueRow) error {
 		options = string(text)
 	}
 	return tx.exec(ctx, "enqueue", `
-		INSERT INTO queue (`+queueColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		q.EventID, q.OriginID, q.OriginSeq, q.ThreadID, q.Rank, q.Mode, q.Model, options, q.Prompt, q.CreatedAt)
+		INSERT INTO queue (`+queueColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		q.EventID, q.OriginID, q.OriginSeq, q.ThreadID, q.Rank, q.Mode, flag(q.Now), q.Model, options, q.Prompt, q.CreatedAt, q.ReceivedAt)
 }
 
 func (tx chatTx) QueueHead(ctx context.Context, threadID string) (gateway.QueueRow, error) {
@@ -49,4 +52,9 @@ func (tx chatTx) QueueItem(ctx context.Context, eventID string) (gateway.QueueRo
 func (tx chatTx) Dequeue(ctx context.Context, eventID string) (bool, error) {
 	n, err := tx.affected(ctx, "dequeue", `DELETE FROM queue WHERE event_id = ?`, eventID)
 	return n == 1, err
+}
+
+func (tx chatTx) Steers(ctx context.Context, threadID string) ([]gateway.QueueRow, error) {
+	return many(ctx, tx, "list steers", scanQueue, `
+		SELECT `+queueColumns+` FROM queue WHERE thread_id = ? AND mode = 'steer' ORDER BY item_rank, origin_seq`, threadID)
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/fairlead/fairlead/gateway"
 )
 
-const agentColumns = `id, org_id, owner_account_id, name, private`
+const agentColumns = `id, org_id, owner_account_id, name, description, instructions, model, private, is_default,
+	created_at, updated_at, COALESCE(deleted_at, 0)`
 
 func scanAgent(r rowScanner) (a gateway.AgentRow, err error) {
-	var private int
-	err = r.Scan(&a.ID, &a.OrgID, &a.OwnerID, &a.Name, &private)
-	a.Private = private != 0
+	var private, standard int
+	err = r.Scan(&a.ID, &a.OrgID, &a.OwnerID, &a.Name, &a.Description, &a.Instructions, &a.Model, &private, &standard,
+		&a.CreatedAt, &a.UpdatedAt, &a.DeletedAt)
+	a.Private, a.Default = private != 0, standard != 0
 	return a, err
 }
 
@@ -24,11 +26,25 @@ func (tx chatTx) Agent(ctx context.Context, orgID, agentID string) (gateway.Agen
 		`SELECT `+agentColumns+` FROM agents WHERE org_id = ? AND id = ?`, orgID, agentID), scanAgent)
 }
 
-func (tx chatTx) InsertAgent(ctx context.Context, a gateway.AgentRow, now int64) error {
+func (tx chatTx) InsertAgent(ctx context.Context, a gateway.AgentRow) error {
 	return tx.insert(ctx, "insert agent", `
-		INSERT INTO agents (id, org_id, owner_account_id, name, private, created_at)
-		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		a.ID, a.OrgID, a.OwnerID, a.Name, flag(a.Private), now)
+		INSERT INTO agents (id, org_id, owner_account_id, name, description, instructions, model, private, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		a.ID, a.OrgID, a.OwnerID, a.Name, a.Description, a.Instructions, a.Model, flag(a.Private), a.CreatedAt, a.UpdatedAt)
+}
+
+func (tx chatTx) UpdateAgent(ctx context.Context, a gateway.AgentRow) error {
+	return tx.exec(ctx, "update agent", `
+		UPDATE agents SET name = ?, description = ?, instructions = ?, model = ?, private = ?, updated_at = ?, deleted_at = ?
+		WHERE id = ? AND org_id = ?`,
+		a.Name, a.Description, a.Instructions, a.Model, flag(a.Private), a.UpdatedAt, optional(a.DeletedAt), a.ID, a.OrgID)
+}
+
+func (tx chatTx) Agents(ctx context.Context, orgID, accountID string) ([]gateway.AgentRow, error) {
+	return many(ctx, tx, "list agents", scanAgent, `
+		SELECT `+agentColumns+` FROM agents
+		WHERE org_id = ? AND deleted_at IS NULL AND (private = 0 OR owner_account_id = ?)
+		ORDER BY is_default DESC, LOWER(name), id`, orgID, accountID)
 }
 
 func (tx chatTx) DefaultAgent(ctx context.Context, orgID, newID string, now int64) (gateway.AgentRow, error) {
@@ -38,8 +54,8 @@ func (tx chatTx) DefaultAgent(ctx context.Context, orgID, newID string, now int6
 		return a, err
 	}
 	if err := tx.exec(ctx, "insert default agent", `
-		INSERT INTO agents (id, org_id, name, is_default, created_at)
-		VALUES (?, ?, 'Assistant', 1, ?) ON CONFLICT DO NOTHING`, newID, orgID, now); err != nil {
+		INSERT INTO agents (id, org_id, name, is_default, created_at, updated_at)
+		VALUES (?, ?, 'Assistant', 1, ?, ?) ON CONFLICT DO NOTHING`, newID, orgID, now, now); err != nil {
 		return a, err
 	}
 	return one("read default agent", tx.QueryRow(ctx, query, orgID), scanAgent)
@@ -95,7 +111,8 @@ func (tx chatTx) EraseThread(ctx context.Context, threadID string) error {
 		`DELETE FROM queue WHERE thread_id = ?`,
 		`DELETE FROM thread_events WHERE thread_id = ?`,
 		`DELETE FROM turn_deltas WHERE turn_id IN (SELECT id FROM turns WHERE thread_id = ?)`,
-		`UPDATE turns SET partial = NULL WHERE thread_id = ?`,
+		`UPDATE turns SET partial = NULL, context = '' WHERE thread_id = ?`,
+		`UPDATE deliveries SET prompt = '' WHERE thread_id = ?`,
 	} {
 		if err := tx.exec(ctx, "erase thread", query, threadID); err != nil {
 			return err
@@ -128,8 +145,9 @@ func (tx chatTx) IdleThreads(ctx context.Context, limit int) ([]string, error) {
 
 func scanClientEvent(r rowScanner) (e gateway.ClientEvent, err error) {
 	var reply string
-	err = r.Scan(&e.ID, &e.AccountID, &e.Kind, &e.ContentHash, &reply, &e.CreatedAt)
-	e.Reply = json.RawMessage(reply)
+	var settled int
+	err = r.Scan(&e.ID, &e.AccountID, &e.Kind, &e.ContentHash, &reply, &settled, &e.CreatedAt)
+	e.Reply, e.Settled = json.RawMessage(reply), settled != 0
 	return e, err
 }
 
@@ -146,9 +164,10 @@ func (tx chatTx) ClaimClientEvent(ctx context.Context, e gateway.ClientEvent) (g
 
 func (tx chatTx) ClientEvent(ctx context.Context, id string) (gateway.ClientEvent, error) {
 	return one("read client event", tx.QueryRow(ctx, `
-		SELECT id, account_id, kind, content_hash, reply, created_at FROM client_events WHERE id = ?`, id), scanClientEvent)
+		SELECT id, account_id, kind, content_hash, reply, settled, created_at FROM client_events WHERE id = ?`, id), scanClientEvent)
 }
 
-func (tx chatTx) SetClientReply(ctx context.Context, id string, reply []byte) error {
-	return tx.exec(ctx, "store client reply", `UPDATE client_events SET reply = ? WHERE id = ?`, string(reply), id)
+func (tx chatTx) SetClientReply(ctx context.Context, id string, reply []byte, settled bool) error {
+	return tx.exec(ctx, "store client reply", `UPDATE client_events SET reply = ?, settled = ? WHERE id = ?`,
+		string(reply), flag(settled), id)
 }

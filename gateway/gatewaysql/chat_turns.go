@@ -12,7 +12,7 @@ import (
 const turnQuery = `
 	SELECT id, org_id, account_id, thread_id, input_event_id, COALESCE(run_id, ''), COALESCE(binding_id, ''), host_id,
 		COALESCE(virtual_turn_id, ''), status, reason, error, interrupted, COALESCE(recover_by, 0), model, route,
-		partial, created_at, COALESCE(started_at, 0), COALESCE(ended_at, 0)
+		billing, family, marker_event_id, context, estimate_input, estimate_output, partial, created_at, COALESCE(started_at, 0), COALESCE(ended_at, 0)
 	FROM turns`
 
 func scanTurn(r rowScanner) (t gateway.TurnRow, err error) {
@@ -20,7 +20,7 @@ func scanTurn(r rowScanner) (t gateway.TurnRow, err error) {
 	var interrupted int
 	err = r.Scan(&t.ID, &t.OrgID, &t.AccountID, &t.ThreadID, &t.InputEventID, &t.RunID, &t.BindingID, &t.HostID,
 		&t.VirtualTurnID, &t.Status, &t.Reason, &t.Error, &interrupted, &t.RecoverBy, &t.Model, &t.Route,
-		&partial, &t.CreatedAt, &t.StartedAt, &t.EndedAt)
+		&t.Billing, &t.Family, &t.MarkerEventID, &t.Context, &t.EstimateInput, &t.EstimateOutput, &partial, &t.CreatedAt, &t.StartedAt, &t.EndedAt)
 	t.Interrupted = interrupted != 0
 	if partial.Valid {
 		t.Partial = &partial.String
@@ -34,11 +34,11 @@ func (tx chatTx) InsertTurn(ctx context.Context, t gateway.TurnRow) error {
 	}
 	return tx.insert(ctx, "insert turn", `
 		INSERT INTO turns (id, org_id, account_id, thread_id, input_event_id, run_id, binding_id, host_id, virtual_turn_id,
-			status, reason, error, model, route, created_at, started_at, ended_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			status, reason, error, model, route, billing, family, marker_event_id, context, created_at, started_at, ended_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		t.ID, t.OrgID, t.AccountID, t.ThreadID, t.InputEventID, optionalText(t.RunID), optionalText(t.BindingID), t.HostID,
 		optionalText(t.VirtualTurnID), t.Status, t.Reason, t.Error, t.Model, t.Route,
-		t.CreatedAt, optional(t.StartedAt), optional(t.EndedAt))
+		billingOf(t), t.Family, t.MarkerEventID, t.Context, t.CreatedAt, optional(t.StartedAt), optional(t.EndedAt))
 }
 
 func (tx chatTx) Turn(ctx context.Context, turnID string) (gateway.TurnRow, error) {
@@ -58,8 +58,9 @@ func (tx chatTx) TurnOfHost(ctx context.Context, runID, virtualTurnID string) (g
 func (tx chatTx) UpdateTurn(ctx context.Context, t gateway.TurnRow) error {
 	return tx.exec(ctx, "update turn", `
 		UPDATE turns SET status = ?, reason = ?, error = ?, interrupted = ?, recover_by = ?, partial = ?,
-			started_at = ?, ended_at = ? WHERE id = ?`,
+			marker_event_id = ?, estimate_input = ?, estimate_output = ?, started_at = ?, ended_at = ? WHERE id = ?`,
 		t.Status, t.Reason, t.Error, flag(t.Interrupted), optional(t.RecoverBy), t.Partial,
+		t.MarkerEventID, t.EstimateInput, t.EstimateOutput,
 		optional(t.StartedAt), optional(t.EndedAt), t.ID)
 }
 
@@ -74,6 +75,20 @@ func (tx chatTx) RecoveringTurns(ctx context.Context, threadID string) ([]gatewa
 	}
 	return many(ctx, tx, "list recovering turns", scanTurn,
 		turnQuery+` WHERE thread_id = ? AND recover_by IS NOT NULL ORDER BY created_at, id`, threadID)
+}
+
+// billingOf is what a turn is stored with; one that no route serves costs nothing.
+func billingOf(t gateway.TurnRow) string {
+	if t.Billing == "" {
+		return string(gateway.BillingOwn)
+	}
+	return t.Billing
+}
+
+func (tx chatTx) UnknownTurns(ctx context.Context, threadID string, limit int) ([]gateway.TurnRow, error) {
+	return many(ctx, tx, "list unknown turns", scanTurn, turnQuery+`
+		WHERE thread_id = ? AND started_at IS NULL AND status NOT IN ('queued', 'pending', 'running')
+		ORDER BY created_at DESC, id DESC LIMIT ?`, threadID, limit)
 }
 
 func (tx chatTx) LiveTurns(ctx context.Context) ([]gateway.TurnRow, error) {

@@ -213,7 +213,7 @@ func (s *suite) clientEvents() {
 					mu.Lock()
 					fresh++
 					mu.Unlock()
-					return tx.SetClientReply(s.ctx, e.ID, []byte(`{"a":1}`))
+					return tx.SetClientReply(s.ctx, e.ID, []byte(`{"a":1}`), true)
 				}
 				if string(first.Reply) != `{"a":1}` || first.AccountID != account || first.Kind != gateway.ClientSend || first.ContentHash != "h" {
 					s.Errorf("first %+v", first)
@@ -248,7 +248,7 @@ func (s *suite) threads() {
 			s.Errorf("thread %+v", got)
 		}
 		private := gateway.AgentRow{ID: uid(), OrgID: org, OwnerID: account, Name: "N", Private: true}
-		s.must(tx.InsertAgent(s.ctx, private, 1))
+		s.must(tx.InsertAgent(s.ctx, private))
 		if got, err := tx.Agent(s.ctx, org, private.ID); err != nil || got != private {
 			s.Errorf("agent %+v %v", got, err)
 		}

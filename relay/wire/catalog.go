@@ -13,6 +13,7 @@ const (
 	CapabilityTurnContext  = "turn_context"
 	CapabilityReasoning    = "reasoning"
 	CapabilityOutcome      = "outcome"
+	CapabilitySteer        = "steer"
 )
 
 // Support says whether a route can do something; a missing fact is unknown,

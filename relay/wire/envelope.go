@@ -83,6 +83,11 @@ type Outcome struct {
 	RetryAt string `json:"retryAt,omitempty"`
 	// ResponseID is the provider's id of the response that the usage is of.
 	ResponseID string `json:"responseId,omitempty"`
+	// Responses is set when the turn had several responses: what was reported for
+	// each, the last one's too. The turn's own usage is their sum.
+	Responses []ResponseUsage `json:"responses,omitempty"`
+	// Deliveries are the steers that the turn took, in order.
+	Deliveries []Delivered `json:"deliveries,omitempty"`
 }
 
 // Values of Outcome.Finish.

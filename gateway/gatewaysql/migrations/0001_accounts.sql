@@ -21,6 +21,26 @@ CREATE TABLE orgs (
     created_at BIGINT NOT NULL
 );
 
+-- One row for each org, made with it (decisions on entitlement): credits NULL is
+-- without limit. A suspended org starts no turn at all.
+CREATE TABLE entitlements (
+    org_id     TEXT PRIMARY KEY REFERENCES orgs (id),
+    status     TEXT NOT NULL CHECK (status IN ('active', 'suspended')),
+    credits    BIGINT,
+    updated_at BIGINT NOT NULL
+);
+
+-- Limits of an org and of each member of it; 0 is none. A member without a row of
+-- its own has the org's member_ columns.
+CREATE TABLE org_limits (
+    org_id           TEXT PRIMARY KEY REFERENCES orgs (id),
+    concurrent_turns INTEGER NOT NULL DEFAULT 0,
+    daily_turns      INTEGER NOT NULL DEFAULT 0,
+    member_concurrent_turns INTEGER NOT NULL DEFAULT 0,
+    member_daily_turns      INTEGER NOT NULL DEFAULT 0,
+    updated_at       BIGINT NOT NULL
+);
+
 CREATE TABLE accounts (
     id            TEXT PRIMARY KEY,
     org_id        TEXT NOT NULL REFERENCES orgs (id),
@@ -28,10 +48,35 @@ CREATE TABLE accounts (
     name          TEXT NOT NULL,
     role          TEXT NOT NULL CHECK (role IN ('admin', 'member')),
     password_hash TEXT NOT NULL,
-    created_at    BIGINT NOT NULL
+    created_at    BIGINT NOT NULL,
+    disabled_at   BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE INDEX accounts_by_org ON accounts (org_id, created_at);
+
+CREATE TABLE member_limits (
+    account_id       TEXT PRIMARY KEY REFERENCES accounts (id),
+    concurrent_turns INTEGER NOT NULL DEFAULT 0,
+    daily_turns      INTEGER NOT NULL DEFAULT 0,
+    updated_at       BIGINT NOT NULL
+);
+
+-- An invitation is used once: accepted_by is the account that it made.
+CREATE TABLE invitations (
+    id          TEXT PRIMARY KEY,
+    org_id      TEXT NOT NULL REFERENCES orgs (id),
+    email       TEXT NOT NULL,
+    role        TEXT NOT NULL CHECK (role IN ('admin', 'member')),
+    secret_hash TEXT NOT NULL UNIQUE,
+    created_by  TEXT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    accepted_at BIGINT NOT NULL DEFAULT 0,
+    accepted_by TEXT NOT NULL DEFAULT '',
+    revoked_at  BIGINT NOT NULL DEFAULT 0
+);
+
+CREATE INDEX invitations_by_org ON invitations (org_id, created_at);
 
 CREATE TABLE credentials (
     id          TEXT PRIMARY KEY,
@@ -67,7 +112,11 @@ CREATE INDEX audit_by_org ON audit (org_id, id);
 
 DROP TABLE audit;
 DROP TABLE credentials;
+DROP TABLE invitations;
+DROP TABLE member_limits;
 DROP TABLE accounts;
+DROP TABLE org_limits;
+DROP TABLE entitlements;
 DROP TABLE orgs;
 DROP TABLE setup_links;
 DROP TABLE installation;

@@ -7,10 +7,16 @@ CREATE TABLE agents (
     org_id           TEXT NOT NULL,
     owner_account_id TEXT NOT NULL DEFAULT '',
     name             TEXT NOT NULL,
+    description      TEXT NOT NULL DEFAULT '',
+    instructions     TEXT NOT NULL DEFAULT '',
+    model            TEXT NOT NULL DEFAULT '',
     private          INTEGER NOT NULL DEFAULT 0,
     is_default       INTEGER NOT NULL DEFAULT 0,
-    created_at       BIGINT NOT NULL
+    created_at       BIGINT NOT NULL,
+    updated_at       BIGINT NOT NULL,
+    deleted_at       BIGINT
 );
+CREATE INDEX agents_of_org ON agents (org_id, name) WHERE deleted_at IS NULL;
 CREATE UNIQUE INDEX agents_default ON agents (org_id) WHERE is_default = 1;
 
 -- A deleted thread stays as a row without content: its id is never used again.
@@ -54,21 +60,25 @@ CREATE TABLE client_events (
     kind         TEXT NOT NULL,
     content_hash TEXT NOT NULL,
     reply        TEXT NOT NULL DEFAULT '',
+    settled      INTEGER NOT NULL DEFAULT 0,
     created_at   BIGINT NOT NULL
 );
 
--- Waiting messages. An item leaves when a turn takes it or its owner recalls it.
+-- Waiting messages. An item leaves when a turn takes it, as its prompt or as a
+-- steer, when its owner recalls it, or when admission refuses it.
 CREATE TABLE queue (
     event_id   TEXT PRIMARY KEY REFERENCES thread_events (id),
     origin_id  TEXT NOT NULL,
     origin_seq BIGINT NOT NULL,
     thread_id  TEXT NOT NULL REFERENCES threads (id),
     item_rank  INTEGER NOT NULL DEFAULT 0,
-    mode       TEXT NOT NULL,
+    mode       TEXT NOT NULL CHECK (mode IN ('queue', 'steer')),
+    now_flag   INTEGER NOT NULL DEFAULT 0,
     model      TEXT NOT NULL DEFAULT '',
     options    TEXT NOT NULL DEFAULT '',
     prompt     TEXT NOT NULL,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    received_at BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX queue_order ON queue (thread_id, item_rank, origin_seq);
 
@@ -121,6 +131,12 @@ CREATE TABLE turns (
     recover_by      BIGINT,
     model           TEXT NOT NULL,
     route           TEXT NOT NULL,
+    billing         TEXT NOT NULL DEFAULT 'own' CHECK (billing IN ('own', 'metered')),
+    family          TEXT NOT NULL DEFAULT '',
+    marker_event_id TEXT NOT NULL DEFAULT '',
+    context         TEXT NOT NULL DEFAULT '',
+    estimate_input  BIGINT NOT NULL DEFAULT 0,
+    estimate_output BIGINT NOT NULL DEFAULT 0,
     partial         TEXT,
     created_at      BIGINT NOT NULL,
     started_at      BIGINT,
@@ -131,7 +147,14 @@ CREATE TABLE turns (
 CREATE UNIQUE INDEX turns_active ON turns (thread_id) WHERE status IN ('queued', 'pending', 'running');
 -- A cancelled turn whose host has not told its end yet holds its thread closed.
 CREATE INDEX turns_recovering ON turns (thread_id, recover_by) WHERE recover_by IS NOT NULL;
-CREATE INDEX turns_of_thread ON turns (thread_id);
+CREATE INDEX turns_of_thread ON turns (thread_id, created_at);
+-- What an org and its members have running, and what waits for the org.
+CREATE INDEX turns_live_of_org ON turns (org_id, account_id) WHERE status IN ('pending', 'running');
+CREATE INDEX turns_waiting_of_org ON turns (org_id, created_at, id) WHERE status = 'queued';
+CREATE INDEX turns_of_account ON turns (account_id, created_at);
+-- Rounds that no native history has.
+CREATE INDEX turns_unknown ON turns (thread_id, created_at) WHERE started_at IS NULL;
+CREATE INDEX turns_by_start ON turns (started_at) WHERE status = 'running';
 CREATE INDEX turns_of_org ON turns (org_id, created_at, id);
 
 -- The text of a turn in progress, one row for each group commit; dropped when
@@ -153,6 +176,43 @@ CREATE TABLE turn_usage (
     PRIMARY KEY (turn_id, response_id, category)
 );
 
+-- Offers of inputs to running turns. event_id is a waiting message's, or of a
+-- deadline warning an id that no event has. prompt is empty once it is settled.
+CREATE TABLE deliveries (
+    id         TEXT PRIMARY KEY,
+    turn_id    TEXT NOT NULL REFERENCES turns (id),
+    thread_id  TEXT NOT NULL REFERENCES threads (id),
+    event_id   TEXT NOT NULL,
+    kind       TEXT NOT NULL CHECK (kind IN ('message', 'deadline')),
+    state      TEXT NOT NULL CHECK (state IN ('waiting', 'reserved', 'held', 'delivered', 'released', 'expired')),
+    prompt     TEXT NOT NULL,
+    now_flag   INTEGER NOT NULL DEFAULT 0,
+    created_at BIGINT NOT NULL,
+    settled_at BIGINT
+);
+CREATE UNIQUE INDEX deliveries_open_of_turn ON deliveries (turn_id) WHERE state IN ('reserved', 'held');
+CREATE UNIQUE INDEX deliveries_open_of_event ON deliveries (event_id) WHERE state IN ('reserved', 'held');
+CREATE UNIQUE INDEX deliveries_deadline ON deliveries (turn_id) WHERE kind = 'deadline';
+CREATE INDEX deliveries_of_turn ON deliveries (turn_id, created_at, id);
+
+-- What a metered turn costs, booked once (SQ74); id is made of turn, response and
+-- category. Append-only.
+CREATE TABLE charges (
+    id          TEXT PRIMARY KEY,
+    org_id      TEXT NOT NULL,
+    account_id  TEXT NOT NULL,
+    turn_id     TEXT NOT NULL REFERENCES turns (id),
+    provider    TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    response_id TEXT NOT NULL,
+    category    TEXT NOT NULL,
+    quantity    BIGINT NOT NULL,
+    credits     BIGINT NOT NULL,
+    created_at  BIGINT NOT NULL
+);
+CREATE INDEX charges_of_turn ON charges (turn_id, category);
+CREATE INDEX charges_of_org ON charges (org_id, created_at);
+
 CREATE TABLE turn_moments (
     turn_id TEXT NOT NULL REFERENCES turns (id),
     pos     INTEGER NOT NULL,
@@ -162,7 +222,7 @@ CREATE TABLE turn_moments (
     PRIMARY KEY (turn_id, pos)
 );
 
--- What hosts are told. pending: never given to a host, or known to have had no
+-- What hosts are told. parked: its turn waits for the org, no host is told; pending: never given to a host, or known to have had no
 -- effect there; sent: the host may know it; the others need no answer any more,
 -- and have no body then: it holds what people wrote.
 CREATE TABLE commands (
@@ -171,7 +231,7 @@ CREATE TABLE commands (
     turn_id    TEXT NOT NULL REFERENCES turns (id),
     kind       TEXT NOT NULL,
     body       TEXT NOT NULL,
-    state      TEXT NOT NULL CHECK (state IN ('pending', 'sent', 'acked', 'failed', 'dropped')),
+    state      TEXT NOT NULL CHECK (state IN ('parked', 'pending', 'sent', 'acked', 'failed', 'dropped')),
     error      TEXT NOT NULL DEFAULT '',
     created_at BIGINT NOT NULL,
     PRIMARY KEY (run_id, seq)
@@ -200,6 +260,8 @@ DROP TABLE thread_feed;
 DROP TABLE feed_heads;
 DROP TABLE commands;
 DROP TABLE turn_moments;
+DROP TABLE charges;
+DROP TABLE deliveries;
 DROP TABLE turn_usage;
 DROP TABLE turn_deltas;
 DROP TABLE turns;
