@@ -33,6 +33,9 @@ type Actor struct {
 	CredentialID string
 	// ExpiresAt is when the credential ends; zero means that nothing is known.
 	ExpiresAt time.Time
+	// Origin is the origin of the site that the request came through, for links in
+	// what is stored for it (AD6); "" is the default one.
+	Origin string
 }
 
 // May tells whether the actor holds a scope.

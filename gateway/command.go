@@ -214,3 +214,16 @@ type Bus interface {
 	Publish(topic string, p Push)
 	Subscribe(topic string, handle func(Push)) (cancel func())
 }
+
+// OrgQueueReply lists the turns that wait for the org, oldest first (SQ58).
+// ThreadID is set on the asker's own.
+type OrgQueueReply struct {
+	Queue []OrgQueueItem `json:"queue"`
+}
+
+// OrgQueueItem is one turn that waits for its org.
+type OrgQueueItem struct {
+	TurnID    string `json:"turnId"`
+	ThreadID  string `json:"threadId,omitempty"`
+	CreatedAt Time   `json:"createdAt"`
+}
