@@ -104,22 +104,6 @@ func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
 	return m.routeErr
 }
 
-// checkAgent refuses an agent that does not exist (404) or is another member's
-// private one (403), in this order.
-func checkAgent(ctx context.Context, tx gateway.ChatTx, actor gateway.Actor, agentID string) error {
-	if agentID == "" {
-		return nil
-	}
-	a, err := tx.Agent(ctx, actor.OrgID, agentID)
-	if err != nil {
-		return missing(err)
-	}
-	if a.Private && a.OwnerID != actor.AccountID {
-		return wire.NewError(wire.CodeForbidden, "This assistant is private to another member.")
-	}
-	return nil
-}
-
 // checkSend makes the checks of shape that the service owns, and renders the
 // prompt.
 func checkSend(r gateway.SendRequest) (string, error) {
