@@ -24,6 +24,7 @@ type StoredAccount struct {
 	// PasswordHash is the argon2id string of the password.
 	PasswordHash string
 	CreatedAt    time.Time
+	DisabledAt   time.Time // zero: may log in
 }
 
 // CredentialKind tells how a credential travels.
@@ -80,4 +81,16 @@ const (
 	AuditTokenCreated    AuditAction = "token_created"
 	AuditRevoked         AuditAction = "credential_revoked"
 	AuditOriginRefused   AuditAction = "origin_refused"
+	AuditRenamed         AuditAction = "account_renamed"
+
+	AuditOrgCreated          AuditAction = "org_created"
+	AuditInvited             AuditAction = "invitation_created"
+	AuditInvitationRevoked   AuditAction = "invitation_revoked"
+	AuditJoined              AuditAction = "invitation_accepted"
+	AuditRoleChanged         AuditAction = "role_changed"
+	AuditMemberDisabled      AuditAction = "account_disabled"
+	AuditMemberEnabled       AuditAction = "account_enabled"
+	AuditOrgLimitsChanged    AuditAction = "org_limits_changed"
+	AuditMemberLimitsChanged AuditAction = "member_limits_changed"
+	AuditEntitlementChanged  AuditAction = "entitlement_changed"
 )
