@@ -134,7 +134,10 @@ type DeliveryRow struct {
 	State                         DeliveryState
 	Prompt                        string
 	Now                           bool
-	CreatedAt, SettledAt          int64
+	// At is how many bytes of the turn's answer text stood before a delivered
+	// input: the log has output events for all of them.
+	At                   int64
+	CreatedAt, SettledAt int64
 }
 
 // Admission is what decides whether an account may start a turn now. Limits of 0

@@ -156,7 +156,7 @@ type DeliveryRows interface {
 	DeliveryOfEvent(ctx context.Context, eventID string) (DeliveryRow, error)
 	// Deliveries lists all deliveries of a turn, oldest first.
 	Deliveries(ctx context.Context, turnID string) ([]DeliveryRow, error)
-	// UpdateDelivery writes state, prompt, now and settledAt.
+	// UpdateDelivery writes state, prompt, now, at and settledAt.
 	UpdateDelivery(ctx context.Context, d DeliveryRow) error
 	// AgedTurns lists running turns that started at or before a moment and have no
 	// deadline warning yet.

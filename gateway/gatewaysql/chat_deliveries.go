@@ -7,20 +7,20 @@ import (
 )
 
 const deliveryQuery = `
-	SELECT id, turn_id, thread_id, event_id, kind, state, prompt, now_flag, created_at, COALESCE(settled_at, 0) FROM deliveries`
+	SELECT id, turn_id, thread_id, event_id, kind, state, prompt, now_flag, at_offset, created_at, COALESCE(settled_at, 0) FROM deliveries`
 
 func scanDelivery(r rowScanner) (d gateway.DeliveryRow, err error) {
 	var now int
-	err = r.Scan(&d.ID, &d.TurnID, &d.ThreadID, &d.EventID, &d.Kind, &d.State, &d.Prompt, &now, &d.CreatedAt, &d.SettledAt)
+	err = r.Scan(&d.ID, &d.TurnID, &d.ThreadID, &d.EventID, &d.Kind, &d.State, &d.Prompt, &now, &d.At, &d.CreatedAt, &d.SettledAt)
 	d.Now = now != 0
 	return d, err
 }
 
 func (tx chatTx) InsertDelivery(ctx context.Context, d gateway.DeliveryRow) error {
 	return tx.insert(ctx, "insert delivery", `
-		INSERT INTO deliveries (id, turn_id, thread_id, event_id, kind, state, prompt, now_flag, created_at, settled_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		d.ID, d.TurnID, d.ThreadID, d.EventID, d.Kind, d.State, d.Prompt, flag(d.Now), d.CreatedAt, optional(d.SettledAt))
+		INSERT INTO deliveries (id, turn_id, thread_id, event_id, kind, state, prompt, now_flag, at_offset, created_at, settled_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		d.ID, d.TurnID, d.ThreadID, d.EventID, d.Kind, d.State, d.Prompt, flag(d.Now), d.At, d.CreatedAt, optional(d.SettledAt))
 }
 
 func (tx chatTx) Delivery(ctx context.Context, deliveryID string) (gateway.DeliveryRow, error) {
@@ -43,8 +43,8 @@ func (tx chatTx) Deliveries(ctx context.Context, turnID string) ([]gateway.Deliv
 
 func (tx chatTx) UpdateDelivery(ctx context.Context, d gateway.DeliveryRow) error {
 	return tx.exec(ctx, "update delivery", `
-		UPDATE deliveries SET state = ?, prompt = ?, now_flag = ?, settled_at = ? WHERE id = ?`,
-		d.State, d.Prompt, flag(d.Now), optional(d.SettledAt), d.ID)
+		UPDATE deliveries SET state = ?, prompt = ?, now_flag = ?, at_offset = ?, settled_at = ? WHERE id = ?`,
+		d.State, d.Prompt, flag(d.Now), d.At, optional(d.SettledAt), d.ID)
 }
 
 func (tx chatTx) AgedTurns(ctx context.Context, startedBy int64) ([]gateway.TurnRow, error) {

@@ -187,6 +187,7 @@ CREATE TABLE deliveries (
     state      TEXT NOT NULL CHECK (state IN ('waiting', 'reserved', 'held', 'delivered', 'released', 'expired')),
     prompt     TEXT NOT NULL,
     now_flag   INTEGER NOT NULL DEFAULT 0,
+    at_offset  BIGINT NOT NULL DEFAULT 0,
     created_at BIGINT NOT NULL,
     settled_at BIGINT
 );
