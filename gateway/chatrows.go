@@ -98,6 +98,12 @@ type QueueRow struct {
 	ReceivedAt int64
 }
 
+// Backlog is how many messages wait, and since when the oldest does; 0 for none.
+type Backlog struct {
+	Waiting int
+	Oldest  int64
+}
+
 // DeliveryKind says what a delivery brings to a running turn.
 type DeliveryKind string
 

@@ -142,6 +142,8 @@ type QueueRows interface {
 	Dequeue(ctx context.Context, eventID string) (ok bool, err error)
 	// Steers lists the items of a thread with mode steer, in order.
 	Steers(ctx context.Context, threadID string) ([]QueueRow, error)
+	// Backlog counts what waits in all threads.
+	Backlog(ctx context.Context) (Backlog, error)
 }
 
 // DeliveryRows are the offers of inputs to running turns. A turn has at most one
