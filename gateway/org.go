@@ -18,20 +18,18 @@ type Entitlement struct {
 	Credits *int64
 }
 
-// OrgLimits bound the turns of an org. The Member ones are those of each member
-// who has none of their own. 0 is no limit; for ConcurrentTurns it is the
-// installation's default.
-type OrgLimits struct {
-	ConcurrentTurns       int // at the same time
-	DailyTurns            int // started in a day (UTC)
-	MemberConcurrentTurns int
-	MemberDailyTurns      int
+// Limits bound the turns of an org, or those of one member; 0 is no limit, and for
+// the concurrent turns of an org the installation's default.
+type Limits struct {
+	ConcurrentTurns int // at the same time
+	DailyTurns      int // started in a day (UTC)
 }
 
-// MemberLimits are limits that one member has in place of the org's; 0 is none.
-type MemberLimits struct {
-	ConcurrentTurns int
-	DailyTurns      int
+// OrgLimits are the limits of an org as a whole, and of each member who has none
+// of their own.
+type OrgLimits struct {
+	Limits
+	Member Limits
 }
 
 // Member is an account as the admins of its org see it. Limits is nil for one
@@ -40,7 +38,7 @@ type Member struct {
 	Account
 	CreatedAt  time.Time
 	DisabledAt time.Time
-	Limits     *MemberLimits
+	Limits     *Limits
 }
 
 // Invitation lets one person join an org, once. Its secret is known only to the

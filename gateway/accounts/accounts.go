@@ -1,6 +1,7 @@
-// Package accounts knows who somebody is. It owns orgs, accounts, sessions,
-// tokens, the one-time setup link and the audit log; what they may do with
-// threads and turns is decided elsewhere, by the gateway.Actor that it gives out.
+// Package accounts knows who somebody is. It owns orgs with their entitlements and
+// limits, accounts, sessions, tokens, invitations, the one-time setup link and the
+// audit log; what they may do with threads and turns is decided elsewhere, by the
+// gateway.Actor that it gives out.
 //
 // Invariants:
 //   - A secret (session id, token, setup token) has 256 random bits, is handed
@@ -11,6 +12,13 @@
 //   - A login starts a new session and ends the one that the browser had.
 //   - A credential that ended is published on its gateway.CredentialTopic, also
 //     when another process ended it (see Run), so that its sockets close.
+//   - A disabled account, and one that lost a role, holds no session, token or
+//     invitation of before. An org that had an admin keeps one who can log in.
+//   - An invitation is used at most once; its account, org and role are in the same
+//     transaction.
+//   - An actor sees and changes its own org alone; the operator (the command line)
+//     every one. What an org may spend is its admin's to set only where it is the
+//     only org (see mayGovern).
 //   - While no admin exists there is at most one setup link, and exactly one
 //     caller can use it.
 //
@@ -28,60 +36,6 @@ import (
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
-
-// Store keeps accounts. Each method is one transaction and is durable when it
-// returns. What does not exist, or belongs to another org, is an error with
-// wire.CodeNotFound.
-type Store interface {
-	// Epoch gives the epoch of the installation; the first call makes it fresh.
-	Epoch(ctx context.Context, fresh string) (string, error)
-
-	HasAdmin(ctx context.Context) (bool, error)
-	// PutSetupLink replaces the setup link, unless an admin exists: then false.
-	PutSetupLink(ctx context.Context, secretHash string, at time.Time) (bool, error)
-	SetupLinkStands(ctx context.Context, secretHash string) (bool, error)
-	// Setup uses up the setup link and creates the admin, in the org fresh unless
-	// one exists. If the link does not stand or an admin exists:
-	// gateway.CodeSetupLinkInvalid.
-	Setup(ctx context.Context, secretHash string, fresh gateway.Org, admin gateway.StoredAccount, audit gateway.AuditEntry) (gateway.Account, error)
-
-	// CreateAccount stores an account. With an empty OrgID it joins the org named
-	// wanted, or the first one for ""; where no org exists at all, fresh is
-	// created. An admin voids the setup link. An email in use:
-	// gateway.ErrEmailTaken.
-	CreateAccount(ctx context.Context, acc gateway.StoredAccount, wanted string, fresh gateway.Org, audit gateway.AuditEntry) (gateway.Account, error)
-	Org(ctx context.Context, id string) (gateway.Org, error)
-	AccountByEmail(ctx context.Context, email string) (gateway.StoredAccount, error)
-	// AccountByID looks in one org, or everywhere for "".
-	AccountByID(ctx context.Context, orgID, id string) (gateway.StoredAccount, error)
-	// Accounts lists an org, or all for "", oldest first.
-	Accounts(ctx context.Context, orgID string) ([]gateway.StoredAccount, error)
-	// SetPassword changes the password and ends all credentials of the account
-	// but keep; it gives the ids of those ended.
-	SetPassword(ctx context.Context, accountID, passwordHash, keep string, audit gateway.AuditEntry) ([]string, error)
-
-	// StartCredential stores c and ends the session replaces of the same account
-	// or another, if it is not "".
-	StartCredential(ctx context.Context, c gateway.Credential, replaces string, audit gateway.AuditEntry) error
-	CredentialBySecret(ctx context.Context, kind gateway.CredentialKind, secretHash string) (gateway.Credential, gateway.Account, error)
-	// Credentials lists those of an org that did not end, or all for "", newest
-	// first.
-	Credentials(ctx context.Context, orgID string, kind gateway.CredentialKind) ([]gateway.Credential, error)
-	TouchCredential(ctx context.Context, id string, at time.Time) error
-	// EndCredential ends one of an org, or any for ""; one that ended already is
-	// not found.
-	EndCredential(ctx context.Context, orgID, id string, audit gateway.AuditEntry) error
-	// SweepCredentials ends sessions last seen before idleSince and whatever
-	// expired by now, and forgets what ended before forget.
-	SweepCredentials(ctx context.Context, now, idleSince, forget time.Time) error
-	// EndedSince lists the credentials that ended at since or later.
-	EndedSince(ctx context.Context, since time.Time) ([]string, error)
-
-	AppendAudit(ctx context.Context, entry gateway.AuditEntry) error
-	// Audit lists the newest entries of an org and of no org, older than before
-	// if that is not "".
-	Audit(ctx context.Context, orgID, before string, limit int) ([]gateway.AuditEntry, error)
-}
 
 // Defaults of Config.
 const (
@@ -103,6 +57,12 @@ type Config struct {
 	SessionIdle, SessionMax time.Duration
 	// Throttle limits attempts to log in; zero is DefaultThrottle.
 	Throttle ThrottleConfig
+	// OrgTurns is how many turns an org may run at once that has no such limit of
+	// its own; 0 is without limit. It is shown, not enforced, here.
+	OrgTurns int
+	// LimitsChanged is told, after it is durable, that an org may now start turns
+	// that had to wait; nil where nobody waits.
+	LimitsChanged func(ctx context.Context, orgID string)
 }
 
 // Service answers who somebody is.
@@ -118,6 +78,9 @@ type Service struct {
 	byAddress   *throttle
 	byAccount   *throttle
 	refusals    *throttle // bounds the audit rows that strangers can cause
+
+	orgTurns      int
+	limitsChanged func(ctx context.Context, orgID string)
 }
 
 // New checks the configuration and prepares a Service; it takes the time of one
@@ -141,6 +104,9 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Throttle == (ThrottleConfig{}) {
 		cfg.Throttle = DefaultThrottle()
 	}
+	if cfg.LimitsChanged == nil {
+		cfg.LimitsChanged = func(context.Context, string) {}
+	}
 	decoy, err := cfg.Passwords.Hash(context.Background(), newSecret(""))
 	if err != nil {
 		return nil, err
@@ -152,6 +118,7 @@ func New(cfg Config) (*Service, error) {
 		byAddress: newThrottle(cfg.Throttle.AddressEvery, cfg.Throttle.AddressBurst),
 		byAccount: newThrottle(cfg.Throttle.AccountEvery, cfg.Throttle.AccountBurst),
 		refusals:  newThrottle(refusalEvery, refusalBurst),
+		orgTurns:  cfg.OrgTurns, limitsChanged: cfg.LimitsChanged,
 	}, nil
 }
 

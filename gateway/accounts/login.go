@@ -28,7 +28,8 @@ type Session struct {
 }
 
 // Login checks email and password and starts a session. Errors:
-// credentials_invalid, the same for an unknown email and a wrong password;
+// credentials_invalid, the same for an unknown email, a wrong password and a
+// disabled account;
 // rate_limited with RetryAfter.
 func (s *Service) Login(ctx context.Context, req LoginRequest) (Session, error) {
 	email, valid := normaliseEmail(req.Email)
@@ -42,8 +43,14 @@ func (s *Service) Login(ctx context.Context, req LoginRequest) (Session, error) 
 	if acc == nil {
 		return Session{}, s.refuseLogin(ctx, req.Address)
 	}
-	s.byAccount.fill(email)
-	return s.startSession(ctx, acc.Account, req.Replaces, s.entry(gateway.AuditLogin, acc.Account, req.Address))
+	session, err := s.startSession(ctx, acc.Account, req.Replaces, s.entry(gateway.AuditLogin, acc.Account, req.Address))
+	if wire.CodeOf(err) == wire.CodeNotFound { // disabled since
+		return Session{}, s.refuseLogin(ctx, req.Address)
+	}
+	if err == nil {
+		s.byAccount.fill(email)
+	}
+	return session, err
 }
 
 // throttleLogin counts the attempt before anything is looked up, so that the
@@ -63,13 +70,13 @@ func (s *Service) throttleLogin(ctx context.Context, address, email string) erro
 			return err
 		}
 	}
-	e := wire.NewError(wire.CodeRateLimited, "Too many attempts to log in. Wait a little, then try again.")
+	e := wire.NewError(wire.CodeRateLimited, "Too many attempts. Wait a little, then try again.")
 	e.RetryAfter = wait
 	return e
 }
 
-// verify gives the account if the password is its own, else nil. Both ways
-// through it compare exactly one hash.
+// verify gives the account if the password is its own and it may log in, else nil.
+// All ways through it compare exactly one hash.
 func (s *Service) verify(ctx context.Context, email string, valid bool, password string) (*gateway.StoredAccount, error) {
 	var acc gateway.StoredAccount
 	known := false
@@ -93,7 +100,7 @@ func (s *Service) verify(ctx context.Context, email string, valid bool, password
 	if err != nil {
 		return nil, err
 	}
-	if !match || !known {
+	if !match || !known || !acc.DisabledAt.IsZero() {
 		return nil, nil
 	}
 	return &acc, nil

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -89,6 +90,18 @@ func (f *faultList) password(password string) {
 	}
 }
 
+// checkLimits checks the limits of an org or of a member.
+func checkLimits(l gateway.Limits) error {
+	var faults faultList
+	if l.ConcurrentTurns < 0 || l.ConcurrentTurns > MaxLimit {
+		faults.add("concurrentTurns", "range")
+	}
+	if l.DailyTurns < 0 || l.DailyTurns > MaxLimit {
+		faults.add("dailyTurns", "range")
+	}
+	return faults.err()
+}
+
 func (f faultList) err() error {
 	if len(f) == 0 {
 		return nil
@@ -114,6 +127,10 @@ func FieldMessage(f wire.Field) string {
 		return "A name may have at most 100 characters."
 	case wire.Field{Path: "name", Rule: "utf8"}:
 		return "The name holds characters that cannot be shown."
+	case wire.Field{Path: "name", Rule: "unique"}:
+		return "Another org has this name."
+	case wire.Field{Path: "name", Rule: "limit"}:
+		return "There are 100 sessions and tokens already. Revoke some first."
 	case wire.Field{Path: "email", Rule: "required"}:
 		return "Enter an email address."
 	case wire.Field{Path: "email", Rule: "type"}:
@@ -134,8 +151,15 @@ func FieldMessage(f wire.Field) string {
 		return "Choose at least one scope."
 	case wire.Field{Path: "scopes", Rule: "enum"}:
 		return "The scopes are chat and, for the token of an admin, admin."
+	case wire.Field{Path: "status", Rule: "enum"}:
+		return "The status is active or suspended."
+	case wire.Field{Path: "credits", Rule: "range"}:
+		return "Credits are a whole number from 0, or left empty for no limit."
 	case wire.Field{Path: "ttl", Rule: "min"}:
 		return "The lifetime cannot be negative."
+	}
+	if f.Rule == "range" {
+		return "A limit is a whole number from 0 to 1,000,000; 0 is no limit."
 	}
 	return "The " + f.Path + " cannot be used like this."
 }

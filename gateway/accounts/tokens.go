@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/gateway"
@@ -43,15 +42,7 @@ func (s *Service) CreateToken(ctx context.Context, actor gateway.Actor, req NewT
 	if err := checkToken(req, acc.Role); err != nil {
 		return "", Token{}, err
 	}
-	now := s.now()
-	secret = newSecret(tokenPrefix)
-	c := gateway.Credential{
-		ID: newID(), Kind: gateway.CredentialToken, AccountID: acc.ID, SecretHash: hashSecret(secret),
-		Name: strings.TrimSpace(req.Name), Scopes: req.Scopes, CreatedAt: now,
-	}
-	if req.TTL > 0 {
-		c.ExpiresAt = now.Add(req.TTL)
-	}
+	c, secret := s.newToken(req)
 	audit := s.actorEntry(gateway.AuditTokenCreated, actor, c.ID)
 	audit.OrgID = acc.OrgID
 	if err := s.store.StartCredential(ctx, c, "", audit); err != nil {

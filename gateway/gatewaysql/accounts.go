@@ -20,29 +20,17 @@ type Accounts struct{ db *sqldb.DB }
 // Accounts is the part of the store that package accounts needs.
 func (s *Store) Accounts() *Accounts { return &Accounts{db: s.db} }
 
-const accountColumns = `a.id, a.org_id, a.email, a.name, a.role, a.password_hash, a.created_at`
+const accountColumns = `a.id, a.org_id, a.email, a.name, a.role, a.password_hash, a.created_at, a.disabled_at`
 
 // scanner is a row of either kind.
 type scanner interface{ Scan(dest ...any) error }
 
 func scanAccount(row scanner) (gateway.StoredAccount, error) {
 	var acc gateway.StoredAccount
-	var created int64
-	err := row.Scan(&acc.ID, &acc.OrgID, &acc.Email, &acc.Name, &acc.Role, &acc.PasswordHash, &created)
-	acc.CreatedAt = fromMillis(created)
+	var created, disabled int64
+	err := row.Scan(&acc.ID, &acc.OrgID, &acc.Email, &acc.Name, &acc.Role, &acc.PasswordHash, &created, &disabled)
+	acc.CreatedAt, acc.DisabledAt = fromMillis(created), fromMillis(disabled)
 	return acc, err
-}
-
-// Org finds an org.
-func (s *Accounts) Org(ctx context.Context, id string) (gateway.Org, error) {
-	org := gateway.Org{ID: id}
-	err := s.db.View(ctx, func(tx *sqldb.Tx) error {
-		var created int64
-		err := tx.QueryRow(ctx, `SELECT name, created_at FROM orgs WHERE id = ?`, id).Scan(&org.Name, &created)
-		org.CreatedAt = fromMillis(created)
-		return missing(err, "org")
-	})
-	return org, err
 }
 
 // AccountByEmail finds an account by its normalised email.
@@ -92,67 +80,13 @@ func (s *Accounts) CreateAccount(ctx context.Context, acc gateway.StoredAccount,
 		if err := insertAccount(ctx, tx, acc); err != nil {
 			return err
 		}
-		if acc.Role == gateway.RoleAdmin {
-			if _, err := tx.Exec(ctx, `DELETE FROM setup_links`); err != nil {
-				return err
-			}
-		}
 		audit.OrgID = acc.OrgID
 		return insertAudit(ctx, tx, audit)
 	})
 	return acc.Account, err
 }
 
-// joinOrg gives the id of the org named wanted, or of the first one for "". Where
-// no org exists it creates fresh.
-func joinOrg(ctx context.Context, tx *sqldb.Tx, wanted string, fresh gateway.Org) (id string, err error) {
-	err = tx.QueryRow(ctx, `SELECT id FROM orgs WHERE ? = '' OR name = ? ORDER BY created_at, id LIMIT 1`,
-		wanted, wanted).Scan(&id)
-	if err == nil || !errors.Is(err, sql.ErrNoRows) {
-		return id, err
-	}
-	var orgs int
-	if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM orgs`).Scan(&orgs); err != nil {
-		return "", err
-	}
-	if orgs > 0 {
-		return "", wire.NewError(wire.CodeNotFound, "There is no such org.")
-	}
-	return fresh.ID, insertOrg(ctx, tx, fresh)
-}
-
-// CreateOrg stores an org with its entitlement and limits; a name in use is
-// gateway.ErrOrgTaken. See accounts.Store.
-func (s *Accounts) CreateOrg(ctx context.Context, org gateway.Org, audit gateway.AuditEntry) error {
-	err := s.db.Update(ctx, func(tx *sqldb.Tx) error {
-		if err := insertOrg(ctx, tx, org); err != nil {
-			return err
-		}
-		audit.OrgID = org.ID
-		return insertAudit(ctx, tx, audit)
-	})
-	if sqldb.IsUnique(err) {
-		return gateway.ErrOrgTaken
-	}
-	return err
-}
-
-func insertOrg(ctx context.Context, tx *sqldb.Tx, org gateway.Org) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO orgs (id, name, created_at) VALUES (?, ?, ?)`,
-		org.ID, org.Name, toMillis(org.CreatedAt)); err != nil {
-		return err
-	}
-	for _, query := range []string{
-		`INSERT INTO entitlements (org_id, status, updated_at) VALUES (?, 'active', ?)`,
-		`INSERT INTO org_limits (org_id, updated_at) VALUES (?, ?)`,
-	} {
-		if _, err := tx.Exec(ctx, query, org.ID, toMillis(org.CreatedAt)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// insertAccount stores an account; an admin voids the setup link.
 func insertAccount(ctx context.Context, tx *sqldb.Tx, acc gateway.StoredAccount) error {
 	_, err := tx.Exec(ctx, `INSERT INTO accounts (id, org_id, email, name, role, password_hash, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`,
@@ -160,7 +94,22 @@ func insertAccount(ctx context.Context, tx *sqldb.Tx, acc gateway.StoredAccount)
 	if sqldb.IsUnique(err) {
 		return gateway.ErrEmailTaken
 	}
+	if err != nil || acc.Role != gateway.RoleAdmin {
+		return err
+	}
+	_, err = tx.Exec(ctx, `DELETE FROM setup_links`)
 	return err
+}
+
+// SetName changes what an account is called.
+func (s *Accounts) SetName(ctx context.Context, accountID, name string, audit gateway.AuditEntry) error {
+	return s.db.Update(ctx, func(tx *sqldb.Tx) error {
+		err := affectsOne(tx.Exec(ctx, `UPDATE accounts SET name = ? WHERE id = ?`, name, accountID))
+		if err != nil {
+			return missing(err, "account")
+		}
+		return insertAudit(ctx, tx, audit)
+	})
 }
 
 // SetPassword changes a password and ends the account's credentials but keep.
@@ -171,12 +120,7 @@ func (s *Accounts) SetPassword(ctx context.Context, accountID, passwordHash, kee
 		if err != nil {
 			return missing(err, "account")
 		}
-		rows, err := tx.Query(ctx, `UPDATE credentials SET ended_at = ?
-			WHERE account_id = ? AND id <> ? AND ended_at = 0 RETURNING id`, toMillis(audit.At), accountID, keep)
-		if err != nil {
-			return err
-		}
-		if ended, err = collect(rows, scanString); err != nil {
+		if ended, err = endCredentials(ctx, tx, accountID, keep, audit.At); err != nil {
 			return err
 		}
 		return insertAudit(ctx, tx, audit)

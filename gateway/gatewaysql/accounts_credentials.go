@@ -36,14 +36,20 @@ func scanCredentialAnd(row scanner, c *gateway.Credential, more ...any) error {
 	return nil
 }
 
-// StartCredential stores c and ends the session replaces, if it is not "".
+// StartCredential stores c and ends the session replaces, if it is not "". The
+// credential of an account that is disabled is not_found, also when that happens
+// at the same moment: the write below holds the account's row.
 func (s *Accounts) StartCredential(ctx context.Context, c gateway.Credential, replaces string, audit gateway.AuditEntry) error {
 	scopes := make([]string, len(c.Scopes))
 	for i, scope := range c.Scopes {
 		scopes[i] = string(scope)
 	}
 	return s.db.Update(ctx, func(tx *sqldb.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO credentials
+		err := affectsOne(tx.Exec(ctx, `UPDATE accounts SET disabled_at = 0 WHERE id = ? AND disabled_at = 0`, c.AccountID))
+		if err != nil {
+			return missing(err, "account")
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO credentials
 			(id, kind, account_id, secret_hash, name, scopes, created_at, seen_at, expires_at, ended_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`,
 			c.ID, c.Kind, c.AccountID, c.SecretHash, c.Name, strings.Join(scopes, " "),
@@ -63,14 +69,14 @@ func (s *Accounts) StartCredential(ctx context.Context, c gateway.Credential, re
 }
 
 // CredentialBySecret finds a credential, ended or not, with its account as it is
-// now.
+// now. Those of a disabled account are not found.
 func (s *Accounts) CredentialBySecret(ctx context.Context, kind gateway.CredentialKind, secretHash string) (gateway.Credential, gateway.Account, error) {
 	var c gateway.Credential
 	var acc gateway.Account
 	err := s.db.View(ctx, func(tx *sqldb.Tx) error {
 		row := tx.QueryRow(ctx, `SELECT `+credentialColumns+`, a.id, a.org_id, a.email, a.name, a.role
 			FROM credentials c JOIN accounts a ON a.id = c.account_id
-			WHERE c.secret_hash = ? AND c.kind = ?`, secretHash, kind)
+			WHERE c.secret_hash = ? AND c.kind = ? AND a.disabled_at = 0`, secretHash, kind)
 		err := scanCredentialAnd(row, &c, &acc.ID, &acc.OrgID, &acc.Email, &acc.Name, &acc.Role)
 		return missing(err, "credential")
 	})
@@ -93,6 +99,31 @@ func (s *Accounts) Credentials(ctx context.Context, orgID string, kind gateway.C
 		return err
 	})
 	return list, err
+}
+
+// AccountCredentials lists those of an account that did not end, newest first.
+func (s *Accounts) AccountCredentials(ctx context.Context, accountID string) ([]gateway.Credential, error) {
+	var list []gateway.Credential
+	err := s.db.View(ctx, func(tx *sqldb.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT `+credentialColumns+` FROM credentials c
+			WHERE c.account_id = ? AND c.ended_at = 0 ORDER BY c.created_at DESC, c.id DESC`, accountID)
+		if err != nil {
+			return err
+		}
+		list, err = collect(rows, scanCredential)
+		return err
+	})
+	return list, err
+}
+
+// endCredentials ends all of an account but keep and gives the ids of those ended.
+func endCredentials(ctx context.Context, tx *sqldb.Tx, accountID, keep string, at time.Time) ([]string, error) {
+	rows, err := tx.Query(ctx, `UPDATE credentials SET ended_at = ?
+		WHERE account_id = ? AND id <> ? AND ended_at = 0 RETURNING id`, toMillis(at), accountID, keep)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, scanString)
 }
 
 // TouchCredential stores that a credential was used. Time never runs back.
