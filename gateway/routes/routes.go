@@ -26,16 +26,21 @@ const ReasonHostOffline = "host_offline"
 
 // Options are the settings of a Table.
 type Options struct {
-	// Default gives the model that an org chose as its default, "" for none. Nil
-	// means that no org has one.
-	Default func(ctx context.Context, orgID string) (string, error)
+	// Default is the model of those who name none; "" leaves the choice to the
+	// order of the routes.
+	Default string
+	// Prices gives the prices of a route by the key of its provider and its model.
+	// A route with prices is metered, so the org pays for it; any other is its
+	// owner's affair. Nil knows none.
+	Prices func(provider, model string) (gateway.Prices, bool)
 	// Now is the clock against which routes cool down; nil is the system's.
 	Now func() time.Time
 }
 
 // Table is the gateway's view of what its hosts serve.
 type Table struct {
-	defaultOf func(ctx context.Context, orgID string) (string, error)
+	preferred string
+	prices    func(provider, model string) (gateway.Prices, bool)
 	now       func() time.Time
 
 	mu    sync.RWMutex
@@ -69,10 +74,10 @@ func New(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Default == nil {
-		o.Default = func(context.Context, string) (string, error) { return "", nil }
+	if o.Prices == nil {
+		o.Prices = func(string, string) (gateway.Prices, bool) { return gateway.Prices{}, false }
 	}
-	return &Table{defaultOf: o.Default, now: o.Now, byName: map[string]*offer{}}
+	return &Table{preferred: o.Default, prices: o.Prices, now: o.Now, byName: map[string]*offer{}}
 }
 
 // Register adds a host behind those that are there. One that is known already
@@ -186,15 +191,11 @@ func (o *offer) best(now time.Time) (entry, standing) {
 
 // Models lists every model name that a host offers, in configured order, with the
 // route that would serve it now. At most one is the default.
-func (t *Table) Models(ctx context.Context, actor gateway.Actor) ([]gateway.Model, error) {
-	preferred, err := t.defaultOf(ctx, actor.OrgID)
-	if err != nil {
-		return nil, err
-	}
+func (t *Table) Models(context.Context, gateway.Actor) ([]gateway.Model, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	preset := t.preset(preferred, now)
+	preset := t.preset(now)
 	models := make([]gateway.Model, 0, len(t.offers))
 	for _, o := range t.offers {
 		e, s := o.best(now)
@@ -229,11 +230,11 @@ func capabilitiesOf(r wire.Route) gateway.ModelCapabilities {
 	}
 }
 
-// preset is the default offer: the org's, else the first default of a provider
+// preset is the default offer: that of the settings, else the first default of a provider
 // that can serve, else the first that can, else none. A cooling route stays the
 // default, so that a moment's limit does not change what people talk to.
-func (t *Table) preset(preferred string, now time.Time) *offer {
-	if o := t.byName[preferred]; o != nil {
+func (t *Table) preset(now time.Time) *offer {
+	if o := t.byName[t.preferred]; o != nil {
 		return o
 	}
 	for _, worst := range [...]standing{cooling, away} {
@@ -261,11 +262,7 @@ func (t *Table) preset(preferred string, now time.Time) *offer {
 // A route whose host is offline still resolves: its turn waits. Errors:
 // no_host if no host is configured; model_unknown; route_unavailable if the model
 // is offered but by no ready route, or if a host has not told its catalog yet.
-func (t *Table) Resolve(ctx context.Context, actor gateway.Actor, model string) (gateway.Route, error) {
-	preferred, err := t.defaultOf(ctx, actor.OrgID)
-	if err != nil {
-		return gateway.Route{}, err
-	}
+func (t *Table) Resolve(_ context.Context, _ gateway.Actor, model string) (gateway.Route, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if len(t.hosts) == 0 {
@@ -274,7 +271,7 @@ func (t *Table) Resolve(ctx context.Context, actor gateway.Actor, model string) 
 	now := t.now()
 	o := t.byName[model]
 	if model == "" {
-		o = t.preset(preferred, now)
+		o = t.preset(now)
 	}
 	if o == nil {
 		return gateway.Route{}, t.notOffered(model)
@@ -283,10 +280,14 @@ func (t *Table) Resolve(ctx context.Context, actor gateway.Actor, model string) 
 	if s == unready {
 		return gateway.Route{}, unavailable("The provider of this model is not ready.")
 	}
-	return gateway.Route{
+	route := gateway.Route{
 		HostID: e.host.id, TargetRef: e.host.targetRef,
-		Capabilities: slices.Clone(e.host.capabilities), Route: e.route,
-	}, nil
+		Capabilities: slices.Clone(e.host.capabilities), Billing: gateway.BillingOwn, Route: e.route,
+	}
+	if prices, metered := t.prices(e.route.ModelProviderID, e.route.Model); metered {
+		route.Billing, route.Prices = gateway.BillingMetered, prices
+	}
+	return route, nil
 }
 
 func (t *Table) notOffered(model string) error {
@@ -308,15 +309,11 @@ func unavailable(message string) *wire.Error {
 }
 
 // AdminRoutes lists every route of every host, in order, for admins.
-func (t *Table) AdminRoutes(ctx context.Context, actor gateway.Actor) ([]gateway.AdminRoute, error) {
-	preferred, err := t.defaultOf(ctx, actor.OrgID)
-	if err != nil {
-		return nil, err
-	}
+func (t *Table) AdminRoutes(context.Context, gateway.Actor) ([]gateway.AdminRoute, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	preset := t.preset(preferred, now)
+	preset := t.preset(now)
 	rows := []gateway.AdminRoute{}
 	for _, h := range t.hosts {
 		for _, r := range h.catalog.Routes {

@@ -1,7 +1,6 @@
 package routes_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -40,15 +39,12 @@ func cooled(r *wire.Route) {
 }
 
 // table has two hosts, both linked, with the given routes.
-func table(t *testing.T, orgDefault string, first, second []wire.Route) *routes.Table {
+func table(t *testing.T, preferred string, first, second []wire.Route) *routes.Table {
 	t.Helper()
 	tab := routes.New(routes.Options{
-		Now: func() time.Time { return noon },
-		Default: func(_ context.Context, orgID string) (string, error) {
-			if orgID != actor.OrgID {
-				t.Errorf("default of %q", orgID)
-			}
-			return orgDefault, nil
+		Now: func() time.Time { return noon }, Default: preferred,
+		Prices: func(provider, model string) (gateway.Prices, bool) {
+			return gateway.Prices{Input: 3, Output: 15}, provider == "a-id" && model == "paid"
 		},
 	})
 	for i, rs := range [][]wire.Route{first, second} {
@@ -77,7 +73,7 @@ func TestResolve(t *testing.T) {
 	type rs = []wire.Route
 	for _, c := range []struct {
 		name          string
-		org           string
+		preferred     string
 		first, second rs
 		model, want   string
 	}{
@@ -91,9 +87,9 @@ func TestResolve(t *testing.T) {
 		{"none ready", "", rs{route("a", "m", unready)}, nil, "m", "route_unavailable"},
 		{"unknown", "", rs{route("a", "m")}, nil, "x", "model_unknown"},
 		{"auto is no model", "", rs{route("a", "m")}, nil, "auto", "model_unknown"},
-		{"the org's default", "n", rs{route("a", "m", preset), route("a", "n")}, nil, "", "host_1 a n"},
-		{"an org's default that is not ready", "n", rs{route("a", "m", preset), route("a", "n", unready)}, nil, "", "route_unavailable"},
-		{"an org's default that is gone", "old", rs{route("a", "m"), route("a", "n", preset)}, nil, "", "host_1 a n"},
+		{"the default of the settings", "n", rs{route("a", "m", preset), route("a", "n")}, nil, "", "host_1 a n"},
+		{"a default of the settings that is not ready", "n", rs{route("a", "m", preset), route("a", "n", unready)}, nil, "", "route_unavailable"},
+		{"a default of the settings that is gone", "old", rs{route("a", "m"), route("a", "n", preset)}, nil, "", "host_1 a n"},
 		{"the catalog's default", "", rs{route("a", "m"), route("a", "n", preset)}, nil, "", "host_1 a n"},
 		{"the catalog's default while it cools down", "", rs{route("a", "m"), route("a", "n", preset, cooling)}, nil, "", "host_1 a n"},
 		{"the next default if the first is not ready", "", rs{route("a", "m", preset, unready)}, rs{route("b", "x"), route("b", "y", preset)}, "", "host_2 b y"},
@@ -102,7 +98,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := resolve(t, table(t, c.org, c.first, c.second), c.model); got != c.want {
+			if got := resolve(t, table(t, c.preferred, c.first, c.second), c.model); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -209,14 +205,21 @@ func TestAdminRoutes_ListsEveryRoute(t *testing.T) {
 	}
 }
 
-func TestTable_PassesTheDefaultsFault(t *testing.T) {
+// TestResolve_SQ74_APricedRouteIsMetered: the org pays for what has a price, and
+// the owner of the key for all else.
+func TestResolve_SQ74_APricedRouteIsMetered(t *testing.T) {
 	t.Parallel()
-	fault := errors.New("store down")
-	tab := routes.New(routes.Options{Default: func(context.Context, string) (string, error) { return "", fault }})
-	if _, err := tab.Models(t.Context(), actor); !errors.Is(err, fault) {
-		t.Errorf("Models: %v", err)
+	tab := table(t, "", []wire.Route{route("a", "paid"), route("a", "own")}, []wire.Route{route("b", "paid")})
+	paid, err := tab.Resolve(t.Context(), actor, "paid")
+	if err != nil || paid.Billing != gateway.BillingMetered || paid.Prices != (gateway.Prices{Input: 3, Output: 15}) {
+		t.Errorf("priced route %+v, %v", paid, err)
 	}
-	if _, err := tab.Resolve(t.Context(), actor, ""); !errors.Is(err, fault) {
-		t.Errorf("Resolve: %v", err)
+	own, err := tab.Resolve(t.Context(), actor, "own")
+	if err != nil || own.Billing != gateway.BillingOwn || own.Prices != (gateway.Prices{}) {
+		t.Errorf("route without a price %+v, %v", own, err)
+	}
+	tab.HostCatalog("host_1", wire.CatalogMessage{})
+	if other, err := tab.Resolve(t.Context(), actor, "paid"); err != nil || other.Billing != gateway.BillingOwn {
+		t.Errorf("the model of another provider %+v, %v", other, err)
 	}
 }
