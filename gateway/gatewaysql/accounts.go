@@ -149,7 +149,7 @@ func affectsOne(res sql.Result, err error) error {
 }
 
 // collect reads all rows and closes them.
-func collect[T any](rows *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
+func collect[T any](rows *sqldb.Rows, scan func(scanner) (T, error)) ([]T, error) {
 	defer rows.Close()
 	var list []T
 	for rows.Next() {

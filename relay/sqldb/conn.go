@@ -11,11 +11,10 @@ import (
 // fewer; a query text built from data would otherwise grow without end.
 const maxStatements = 512
 
-// conn is one database connection with its prepared statements. It is used by
+// conn is one connection to SQLite with its prepared statements. It is used by
 // one goroutine at a time.
 type conn struct {
-	pool    *sql.DB
-	dialect Dialect
+	pool *sql.DB
 
 	c     *sql.Conn // nil until it is needed
 	stmts map[string]*sql.Stmt
@@ -30,7 +29,7 @@ func (c *conn) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.dialect.verify(ctx, sc); err != nil {
+	if err := verifySQLite(ctx, sc); err != nil {
 		return errors.Join(err, sc.Close())
 	}
 	c.c, c.stmts = sc, make(map[string]*sql.Stmt)
@@ -65,7 +64,7 @@ func (c *conn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 			return nil, err
 		}
 	}
-	s, err := c.c.PrepareContext(ctx, c.dialect.Rebind(query))
+	s, err := c.c.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +72,38 @@ func (c *conn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// exec runs a statement without arguments.
-func (c *conn) exec(ctx context.Context, query string) error {
-	s, err := c.stmt(ctx, query)
-	if err != nil {
-		return err
-	}
-	_, err = s.ExecContext(ctx)
+// run runs a statement without arguments.
+func (c *conn) run(ctx context.Context, query string) error {
+	_, err := c.exec(ctx, query, nil)
 	return err
 }
 
-// View runs fn in one read snapshot. It waits for a free reader until ctx ends;
-// ctx also ends the statements of fn that are given it. Errors of fn are
-// returned as they are.
-func (db *DB) View(ctx context.Context, fn func(*Tx) error) (err error) {
+func (c *conn) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
+	s, err := c.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.ExecContext(ctx, args...)
+}
+
+func (c *conn) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
+	s, err := c.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+func (c *conn) queryRow(ctx context.Context, query string, args []any) (*sql.Row, error) {
+	s, err := c.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryRowContext(ctx, args...), nil
+}
+
+// view runs fn on a free reader.
+func (db *sqlite) view(ctx context.Context, fn func(*Tx) error) (err error) {
 	var r *conn
 	select {
 	case <-db.closing:
@@ -105,14 +122,14 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) (err error) {
 		return fmt.Errorf("sqldb: reader: %w", err)
 	}
 	bg := context.WithoutCancel(ctx)
-	if err := r.exec(bg, "BEGIN"); err != nil {
+	if err := r.run(bg, "BEGIN"); err != nil {
 		return errors.Join(fmt.Errorf("sqldb: begin view: %w", err), r.close())
 	}
 	// A deferred rollback also ends the snapshot of a fn that panics.
 	defer func() {
-		if rerr := r.exec(bg, "ROLLBACK"); rerr != nil {
+		if rerr := r.run(bg, "ROLLBACK"); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("sqldb: end view: %w", rerr), r.close())
 		}
 	}()
-	return fn(&Tx{conn: r})
+	return fn(&Tx{stmts: r, dialect: SQLite})
 }

@@ -1,4 +1,10 @@
 package sqldb
 
-// Waiting is the number of updates that the writer has not taken up.
-func Waiting(db *DB) int { return len(db.requests) }
+// Rebind is rebind.
+func Rebind(query string) string { return rebind(query) }
+
+// EncodeText and DecodeText are the stored form of a text and back.
+func EncodeText(s string) string { return encodeText(s) }
+
+// DecodeText reverses EncodeText.
+func DecodeText(s string) string { return decodeText(s) }

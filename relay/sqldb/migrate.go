@@ -6,20 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
 
-// Migrate brings the schema up to the newest of the migrations NNNN_name.sql at
-// the root of fsys, each in a transaction of its own. It fails with
-// ErrSchemaNewer, changing nothing, if the database has a migration that fsys has
-// not. It is to be called before the first Update.
-func (db *DB) Migrate(ctx context.Context, fsys fs.FS) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("sqldb: migrate %s: %w", db.path, err)
-		}
-	}()
+const (
+	// versionTable is the table of goose: it says which migrations a database has.
+	versionTable = "goose_db_version"
+	// migrationLock names the lock that programs take which start together.
+	migrationLock = 0x666c6d67
+	// migrationLimit bounds the wait for another program's migrations.
+	migrationLimit = 5 * time.Minute
+)
+
+func (db *sqlite) migrate(ctx context.Context, fsys fs.FS) (err error) {
 	// A pool of its own: the writer keeps its one connection.
 	pool, err := sql.Open(db.driver, db.dsn)
 	if err != nil {
@@ -27,8 +29,58 @@ func (db *DB) Migrate(ctx context.Context, fsys fs.FS) (err error) {
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	pool.SetMaxOpenConns(1)
-	p, err := goose.NewProvider(goose.DialectSQLite3, pool, fsys,
-		goose.WithDisableGlobalRegistry(true), goose.WithSlog(db.log))
+	err = known(ctx, pool, `SELECT COUNT(*), COALESCE(SUM(name = '`+versionTable+`'), 0) FROM sqlite_master
+		WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'`)
+	if err != nil {
+		return err
+	}
+	return migrate(ctx, goose.DialectSQLite3, pool, fsys, db.log)
+}
+
+// migratePostgres lets programs that start together take turns: goose's own lock
+// does not cover the making of its table.
+func migratePostgres(ctx context.Context, p *postgres, fsys fs.FS) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, migrationLimit)
+	defer cancel()
+	c, err := p.write.Conn(ctx)
+	if err != nil {
+		return unreachable(err)
+	}
+	s := &pgSession{c: c}
+	defer s.release()
+	const unlimited = "SET lock_timeout = 0; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
+	// Closed at the end, so that the lock and the settings end with it.
+	defer s.discard()
+	if _, err := s.simple(ctx, unlimited); err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, "SELECT pg_advisory_lock(?, hashtext(current_schema()))", []any{migrationLock}); err != nil {
+		return fmt.Errorf("wait for another program's migrations: %w", err)
+	}
+	// Tables of extensions belong to nobody here.
+	err = known(ctx, p.write, `SELECT COUNT(*), COUNT(*) FILTER (WHERE c.relname = '`+versionTable+`') FROM pg_class c
+		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
+		AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')`)
+	if err != nil {
+		return err
+	}
+	return migrate(ctx, goose.DialectPostgres, p.write, fsys, p.log)
+}
+
+// known fails with ErrForeign if there are tables and none of them is ours.
+func known(ctx context.Context, pool *sql.DB, query string) error {
+	var tables, ours int
+	if err := pool.QueryRowContext(ctx, query).Scan(&tables, &ours); err != nil {
+		return err
+	}
+	if tables > 0 && ours == 0 {
+		return fmt.Errorf("%w: it holds %d tables", ErrForeign, tables)
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, dialect goose.Dialect, pool *sql.DB, fsys fs.FS, log *slog.Logger) error {
+	p, err := goose.NewProvider(dialect, pool, fsys, goose.WithDisableGlobalRegistry(true), goose.WithSlog(log))
 	if err != nil {
 		return err
 	}

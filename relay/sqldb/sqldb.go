@@ -1,8 +1,10 @@
-// Package sqldb opens a database the way Fairlead uses one: a single writer that
-// commits in groups, a small pool of readers, numbered migrations, and error
-// classes that do not depend on the driver.
+// Package sqldb opens a database the way Fairlead uses one: updates that are
+// durable when they return, snapshots to read from, numbered migrations, and error
+// classes that do not depend on the driver. The database is an SQLite file or a
+// schema of a PostgreSQL server; callers write one set of queries with "?"
+// placeholders.
 //
-// # Writing
+// # Writing to SQLite
 //
 // One goroutine owns the one connection that writes. Update queues a function to
 // it. An idle writer runs the function and commits at once; what arrives while a
@@ -17,242 +19,190 @@
 // ErrIndeterminate, for its whole group and for every later update of this DB:
 // the program must stop using it, open the file again and read what is true.
 //
+// # Writing to PostgreSQL
+//
+// Each function is a transaction of its own (READ COMMITTED, synchronous_commit
+// on) on one connection of a bounded pool, in the goroutine that calls Update.
+// Functions run side by side, so what must be ordered takes row locks. A function
+// that the server breaks up (a deadlock, a serialisation failure, a lock that was
+// not had in time), or whose connection is lost before its commit, is run again
+// from its beginning, so it must not build on what an earlier run of it left
+// behind; tries are few and lie apart by chance.
+//
+// A connection that is lost during a commit leaves the outcome open. The server
+// is then asked for it by the number of the transaction: it was kept, and Update
+// goes on; it was not, and the function runs again; or the server does not tell,
+// which is ErrIndeterminate. That error stands for its own update alone: the next
+// one finds out by itself whether the server is back. Its functions after commit
+// were not run, so a caller reads again what it keeps in memory, and repeats only
+// what does nothing the second time (a chat message carries a client event id).
+//
+// Functions after commit run in commit order among the updates that locked the
+// same thing: see Tx.Sequence. Time limits of the session end what is stuck, in
+// this order: a transaction whose program is silent, a wait for a lock, a
+// statement. So those who wait outlast the one that is stuck, and nobody is told.
+//
 // # Reading
 //
-// View runs a function on one of a few read-only connections, inside one
-// snapshot. Long views keep the write-ahead log from being reset, so they should
-// read what they need and end.
+// View runs a function on one of a few connections that cannot write, inside one
+// snapshot. Long views keep SQLite's write-ahead log from being reset and
+// PostgreSQL from cleaning up, so they should read what they need and end.
 //
 // # Goroutines
 //
-// Open starts two: the writer and the checkpointer, which moves the write-ahead
-// log into the database file aside from commits. Close waits for both.
+// For SQLite Open starts two: the writer and the checkpointer, which moves the
+// write-ahead log into the database file aside from commits. For PostgreSQL there
+// are only those of database/sql. Close waits for all of them and for every call
+// that has begun.
 package sqldb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
-	"sync/atomic"
-
-	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
 )
 
+// Dialect names the kind of a database.
+type Dialect string
+
+// The kinds of databases.
 const (
-	defaultDriver  = "sqlite3"
-	defaultReaders = 4
-
-	// maxBatch bounds the updates of one transaction, and with it the longest
-	// wait of its first one.
-	maxBatch = 512
+	SQLite   Dialect = "sqlite"
+	Postgres Dialect = "postgres"
 )
 
-// Options say how a database is opened.
+// Options say how a database is opened: URL or Path.
 type Options struct {
-	// Path is the database file; it is made with mode 0600 if it is missing, and
+	// URL names a PostgreSQL database: postgres://user:password@host:port/name, or
+	// postgresql:// alike. Its parameters are those of libpq; search_path names the
+	// schema. What it leaves out comes from the PG… variables and ~/.pgpass.
+	URL string
+	// Path is an SQLite file; it is made with mode 0600 if it is missing, and
 	// narrowed to that if it is wider.
 	Path string
 	// Driver is a registered database/sql driver for SQLite: "sqlite3" (the
 	// default), or "sqlite" in tests that also run on the fallback.
 	Driver string
-	// Readers is the number of connections that View may use at once; 0 means 4.
-	// They are opened when they are first needed.
+	// Readers is the number of connections that View may use at once; 0 means 4 for
+	// SQLite and 8 for PostgreSQL. They are opened when they are first needed.
 	Readers int
+	// Writers is the number of updates that may run at once on PostgreSQL; 0 means
+	// 16. SQLite has one writer.
+	Writers int
 	// Logger gets what no caller can be told; nil discards it.
 	Logger *slog.Logger
 }
 
-// DB is an open database. All methods are safe for concurrent use.
-type DB struct {
-	path    string
-	dialect Dialect
-	dsn     string
-	driver  string
-	log     *slog.Logger
-
-	write *sql.DB // one connection, owned by the writer goroutine
-	read  *sql.DB
-
-	// readers holds every read connection that nobody uses.
-	readers chan *conn
-
-	// requests is the queue of the writer. It is never closed: closing tells.
-	requests chan *request
-	closing  chan struct{} // closed when no further update is taken
-	stopped  chan struct{} // closed when the writer has returned
-
-	// mu is held for reading while an update takes its place in the queue, and for
-	// writing while closed is set and closing is closed, and for claims.
-	mu     sync.RWMutex
-	closed bool
-	claims map[string]bool
-
-	broken   atomic.Pointer[error] // set once, by the writer
-	lost     chan struct{}         // closed after broken is set
-	dirty    chan struct{}         // wakes the checkpointer
-	finished sync.WaitGroup
+// engine is one kind of database.
+type engine interface {
+	name() string
+	dialect() Dialect
+	update(ctx context.Context, fn func(*Tx) error) error
+	view(ctx context.Context, fn func(*Tx) error) error
+	migrate(ctx context.Context, fsys fs.FS) error
+	waiting() int
+	broken() <-chan struct{}
+	close() error
 }
 
-// Open opens or makes the database at o.Path and starts its writer. It fails if
-// the file is not a database, is not readable, or if the connection does not keep
-// the promises of this package (WAL, synchronous=FULL, foreign keys). It changes
-// nothing in a file that it does not trust.
+// DB is an open database. All methods are safe for concurrent use.
+type DB struct {
+	engine engine
+
+	mu     sync.Mutex
+	claims map[string]bool
+}
+
+// Open opens the database and starts what it needs. It fails if there is none
+// that can be used, or if a connection does not keep the promises of this package
+// (for SQLite WAL, synchronous=FULL and foreign keys; for PostgreSQL
+// synchronous_commit and UTF-8). An SQLite file is made if it is missing. Nothing
+// is changed in what is not trusted. Errors of PostgreSQL: ErrUnreachable,
+// ErrUnsuitable, those of the server (see SQLState); none holds a password.
 func Open(ctx context.Context, o Options) (*DB, error) {
-	if o.Path == "" {
-		return nil, errors.New("sqldb: no path")
-	}
-	if o.Driver == "" {
-		o.Driver = defaultDriver
-	}
-	if o.Readers <= 0 {
-		o.Readers = defaultReaders
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	path, err := filepath.Abs(o.Path)
+	var e engine
+	var err error
+	switch {
+	case o.URL != "":
+		e, err = openPostgres(ctx, o)
+	case o.Path != "":
+		e, err = openSQLite(ctx, o)
+	default:
+		err = errors.New("sqldb: no path and no URL")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("sqldb: %w", err)
-	}
-	if err := makeFile(path); err != nil {
-		return nil, fmt.Errorf("sqldb: %w", err)
-	}
-	db := &DB{
-		path: path, dialect: SQLite, driver: o.Driver, dsn: dsn(path), log: o.Logger,
-		readers:  make(chan *conn, o.Readers),
-		requests: make(chan *request, maxBatch),
-		closing:  make(chan struct{}), stopped: make(chan struct{}),
-		dirty: make(chan struct{}, 1), lost: make(chan struct{}),
-	}
-	w, err := db.connect(ctx, o.Readers)
-	if err != nil {
-		return nil, fmt.Errorf("sqldb: open %s: %w", path, err)
-	}
-	if err := narrow(path, path+"-wal", path+"-shm"); err != nil {
-		return nil, errors.Join(fmt.Errorf("sqldb: %w", err), w.close(), db.closePools())
-	}
-	db.finished.Add(2)
-	go db.runWriter(w)
-	go db.runCheckpointer()
-	return db, nil
-}
-
-// connect opens both pools and the writer's connection; it leaves nothing open
-// when it fails.
-func (db *DB) connect(ctx context.Context, readers int) (w *conn, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, db.closePools())
-		}
-	}()
-	if db.write, err = sql.Open(db.driver, db.dsn); err != nil {
 		return nil, err
 	}
-	if db.read, err = sql.Open(db.driver, db.dsn+"&_pragma=query_only(1)"); err != nil {
-		return nil, err
-	}
-	db.write.SetMaxOpenConns(1)
-	db.read.SetMaxOpenConns(readers + 1) // one is the checkpointer's
-	db.read.SetMaxIdleConns(readers + 1)
-	w = &conn{pool: db.write, dialect: db.dialect}
-	if err = w.open(ctx); err != nil {
-		return nil, err
-	}
-	// An empty transaction proves that the file can be read and written, and makes
-	// the files beside it.
-	for _, q := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} {
-		if err = w.exec(ctx, q); err != nil {
-			return nil, errors.Join(err, w.close())
-		}
-	}
-	for range readers {
-		db.readers <- &conn{pool: db.read, dialect: db.dialect}
-	}
-	return w, nil
+	return &DB{engine: e}, nil
 }
 
-func (db *DB) closePools() error {
-	var errs []error
-	for _, pool := range []*sql.DB{db.read, db.write} {
-		if pool != nil {
-			errs = append(errs, pool.Close())
-		}
+// Path is the absolute path of an SQLite file, or the URL of a PostgreSQL
+// database without its password.
+func (db *DB) Path() string { return db.engine.name() }
+
+// Dialect is the kind of the database.
+func (db *DB) Dialect() Dialect { return db.engine.dialect() }
+
+// Update runs fn in a transaction and returns once that is durable. fn must be
+// quick, call no network, use only tx, and must not call Update; on SQLite it runs
+// in the writer goroutine, on PostgreSQL perhaps several times, one after the
+// other. An error of fn, or a panic, which becomes an error, undoes what fn did
+// and nothing else.
+//
+// ctx is honoured while the update waits for its turn and between two runs of fn;
+// once fn has begun, Update returns how it really ended. Errors: that of fn, as it
+// is; ErrClosed; the cause of ctx; ErrIndeterminate; any other error means that
+// nothing was stored.
+func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return errors.Join(errs...)
+	return db.engine.update(ctx, fn)
 }
 
-// Path is the absolute path of the database file.
-func (db *DB) Path() string { return db.path }
+// View runs fn in one read snapshot. It waits for a free reader until ctx ends;
+// ctx also ends the statements of fn that are given it. Errors of fn are
+// returned as they are.
+func (db *DB) View(ctx context.Context, fn func(*Tx) error) error { return db.engine.view(ctx, fn) }
 
-// Close refuses further calls, lets what is queued and what is being read finish,
-// and waits for the writer. Closing twice is allowed.
-func (db *DB) Close() error {
-	db.mu.Lock()
-	first := !db.closed
-	db.closed = true
-	if first {
-		close(db.closing)
-	}
-	db.mu.Unlock()
-	db.finished.Wait()
-	if !first {
-		return nil
-	}
-	var errs []error
-	for range cap(db.readers) {
-		r := <-db.readers
-		errs = append(errs, r.close())
-	}
-	errs = append(errs, db.closePools())
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("sqldb: close %s: %w", db.path, err)
+// Migrate brings the schema up to the newest of the migrations NNNN_name.sql at
+// the root of fsys, each in a transaction of its own. It is to be called before
+// the first Update; programs that start together take turns. It changes nothing
+// and fails with ErrSchemaNewer if the database has a migration that fsys has not,
+// and with ErrForeign if it holds tables and never was migrated by this package.
+func (db *DB) Migrate(ctx context.Context, fsys fs.FS) error {
+	if err := db.engine.migrate(ctx, fsys); err != nil {
+		return fmt.Errorf("sqldb: migrate %s: %w", db.Path(), err)
 	}
 	return nil
 }
 
-// dsn is understood by both SQLite drivers. busy_timeout comes first: it must
-// hold for the statements after it.
-func dsn(path string) string {
-	u := url.URL{Path: filepath.ToSlash(path)}
-	return "file:" + u.EscapedPath() + "?_txlock=immediate" +
-		"&_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)" +
-		"&_pragma=foreign_keys(1)&_pragma=wal_autocheckpoint(10000)" +
-		"&_pragma=journal_size_limit(67108864)&_pragma=temp_store(memory)"
-}
+// Waiting is the number of updates whose function has not begun to run.
+func (db *DB) Waiting() int { return db.engine.waiting() }
 
-// makeFile makes the database file, if it is missing, before the driver does.
-func makeFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
+// Broken is closed once a commit to SQLite had an outcome that nobody can know:
+// every update is refused with ErrIndeterminate from then on, until the database
+// is opened again. A PostgreSQL database never is broken for good.
+func (db *DB) Broken() <-chan struct{} { return db.engine.broken() }
 
-// narrow takes the files from other users: not every driver gives the log the
-// mode of the database. It works by name, since closing a descriptor of a file
-// that SQLite has open would drop SQLite's locks on it.
-func narrow(paths ...string) error {
-	for _, p := range paths {
-		if err := os.Chmod(p, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+// Close refuses further calls, lets what is queued and what is being read finish,
+// and waits for it. Closing twice is allowed.
+func (db *DB) Close() error {
+	if err := db.engine.close(); err != nil {
+		return fmt.Errorf("sqldb: close %s: %w", db.Path(), err)
 	}
 	return nil
 }
 
 // Claim makes the caller the one owner of a part of the database, named by name,
 // among all users of this DB. It fails with ErrClaimed while somebody else is.
+// Other programs that use the same database are not kept out.
 func (db *DB) Claim(name string) (release func(), err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync/atomic"
 )
 
@@ -34,15 +33,8 @@ type request struct {
 	err error
 }
 
-// Update runs fn in a transaction and returns once that is durable. fn runs in
-// the writer goroutine: it must be quick, call no network, use only tx, and must
-// not call Update. An error of fn, or a panic, which becomes an error, undoes
-// what fn did and nothing else.
-//
-// ctx is honoured while the update waits for its turn; once fn has begun, Update
-// returns how it really ended. Errors: that of fn, as it is; ErrClosed; the cause
-// of ctx; ErrIndeterminate; any other error means that nothing was stored.
-func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
+// update queues fn to the writer and waits for its answer.
+func (db *sqlite) update(ctx context.Context, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -68,7 +60,7 @@ func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 
 // enqueue holds mu for reading until r has its place, so that Close, which takes
 // it for writing, knows that nothing is added behind the writer's last look.
-func (db *DB) enqueue(ctx context.Context, r *request) error {
+func (db *sqlite) enqueue(ctx context.Context, r *request) error {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	if db.closed {
@@ -85,8 +77,8 @@ func (db *DB) enqueue(ctx context.Context, r *request) error {
 }
 
 // refusal is why the writer takes no update any more.
-func (db *DB) refusal() error {
-	if cause := db.broken.Load(); cause != nil {
+func (db *sqlite) refusal() error {
+	if cause := db.cause.Load(); cause != nil {
 		return *cause
 	}
 	return ErrClosed
@@ -94,7 +86,7 @@ func (db *DB) refusal() error {
 
 // runWriter is the writer goroutine. Only it touches w. It returns after Close,
 // with the queue empty.
-func (db *DB) runWriter(w *conn) {
+func (db *sqlite) runWriter(w *conn) {
 	batch := make([]*request, 0, maxBatch)
 	clean := false
 	defer func() {
@@ -112,7 +104,7 @@ func (db *DB) runWriter(w *conn) {
 	}()
 	work := 0
 	for db.gather(&batch) {
-		if cause := db.broken.Load(); cause != nil {
+		if cause := db.cause.Load(); cause != nil {
 			answer(batch, *cause)
 			continue
 		}
@@ -130,7 +122,7 @@ func (db *DB) runWriter(w *conn) {
 
 // gather waits for an update and takes with it whatever else is waiting. It is
 // false when the database is closing and the queue is empty.
-func (db *DB) gather(batch *[]*request) bool {
+func (db *sqlite) gather(batch *[]*request) bool {
 	clear(*batch)
 	*batch = (*batch)[:0]
 	for len(*batch) == 0 {
@@ -164,7 +156,7 @@ func take(batch *[]*request, r *request) {
 }
 
 // commitGroup runs the functions of a batch in one transaction and answers each.
-func (db *DB) commitGroup(w *conn, batch []*request) {
+func (db *sqlite) commitGroup(w *conn, batch []*request) {
 	ctx := context.Background()
 	if err := db.begin(ctx, w); err != nil {
 		answer(batch, fmt.Errorf("sqldb: begin: %w", err))
@@ -172,20 +164,20 @@ func (db *DB) commitGroup(w *conn, batch []*request) {
 	}
 	stored, err := runGroup(ctx, w, batch)
 	if err != nil || stored == 0 {
-		if rerr := w.exec(ctx, "ROLLBACK"); rerr != nil && err == nil {
+		if rerr := w.run(ctx, "ROLLBACK"); rerr != nil && err == nil {
 			// Nothing was to be kept; begin starts by ending what is left open.
 			db.log.Warn("rolling back an update failed", slog.Any("error", rerr))
 		}
 		answer(batch, err)
 		return
 	}
-	if err := w.exec(ctx, "COMMIT"); err != nil {
+	if err := w.run(ctx, "COMMIT"); err != nil {
 		answer(batch, db.commitFailed(ctx, w, err))
 		return
 	}
 	for _, r := range batch {
 		if r.err == nil {
-			db.runHooks(r.tx.onCommit)
+			runHooks(db.log, r.tx.onCommit)
 		}
 	}
 	answer(batch, nil)
@@ -193,19 +185,19 @@ func (db *DB) commitGroup(w *conn, batch []*request) {
 
 // begin opens the transaction. A transaction that an earlier failure left open is
 // ended first.
-func (db *DB) begin(ctx context.Context, w *conn) error {
+func (db *sqlite) begin(ctx context.Context, w *conn) error {
 	if err := w.open(ctx); err != nil {
 		return err
 	}
 	const begin = "BEGIN IMMEDIATE"
-	err := w.exec(ctx, begin)
+	err := w.run(ctx, begin)
 	if err == nil {
 		return nil
 	}
-	if w.exec(ctx, "ROLLBACK") != nil {
+	if w.run(ctx, "ROLLBACK") != nil {
 		return err
 	}
-	return w.exec(ctx, begin)
+	return w.run(ctx, begin)
 }
 
 // runGroup runs each function and counts those whose changes are to be stored. An
@@ -214,11 +206,11 @@ func runGroup(ctx context.Context, w *conn, batch []*request) (stored int, err e
 	alone := len(batch) == 1
 	for _, r := range batch {
 		if !alone {
-			if err := w.exec(ctx, "SAVEPOINT member"); err != nil {
+			if err := w.run(ctx, "SAVEPOINT member"); err != nil {
 				return 0, fmt.Errorf("sqldb: savepoint: %w", err)
 			}
 		}
-		r.tx = Tx{conn: w, write: true}
+		r.tx = Tx{stmts: w, dialect: SQLite, write: true}
 		r.err = call(r.fn, &r.tx)
 		if r.err == nil {
 			stored++
@@ -227,30 +219,21 @@ func runGroup(ctx context.Context, w *conn, batch []*request) (stored int, err e
 			return stored, nil
 		}
 		if r.err != nil {
-			if err := w.exec(ctx, "ROLLBACK TO member"); err != nil {
+			if err := w.run(ctx, "ROLLBACK TO member"); err != nil {
 				return 0, fmt.Errorf("sqldb: another update broke the transaction: %w", err)
 			}
 		}
-		if err := w.exec(ctx, "RELEASE member"); err != nil {
+		if err := w.run(ctx, "RELEASE member"); err != nil {
 			return 0, fmt.Errorf("sqldb: release: %w", err)
 		}
 	}
 	return stored, nil
 }
 
-func call(fn func(*Tx) error, tx *Tx) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("sqldb: update panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return fn(tx)
-}
-
 // commitFailed tells what a failed COMMIT means and, if nobody can know, breaks
 // the database.
-func (db *DB) commitFailed(ctx context.Context, w *conn, cause error) error {
-	rerr := w.exec(ctx, "ROLLBACK")
+func (db *sqlite) commitFailed(ctx context.Context, w *conn, cause error) error {
+	rerr := w.run(ctx, "ROLLBACK")
 	if notCommitted(cause) {
 		// SQLite may have rolled back by itself; then there is nothing to end.
 		return fmt.Errorf("sqldb: commit: %w", cause)
@@ -260,29 +243,9 @@ func (db *DB) commitFailed(ctx context.Context, w *conn, cause error) error {
 	return err
 }
 
-func (db *DB) fail(err error) {
-	if db.broken.CompareAndSwap(nil, &err) {
+func (db *sqlite) fail(err error) {
+	if db.cause.CompareAndSwap(nil, &err) {
 		close(db.lost)
-	}
-}
-
-// Broken is closed once a commit had an outcome that nobody can know: every update
-// is refused with ErrIndeterminate from then on, until the database is opened again.
-func (db *DB) Broken() <-chan struct{} { return db.lost }
-
-// runHooks runs the functions of one committed update. Its changes are durable,
-// so a panic in a hook cannot be the update's error.
-func (db *DB) runHooks(hooks []func()) {
-	for _, h := range hooks {
-		func() {
-			defer func() {
-				if p := recover(); p != nil {
-					db.log.Error("a function after commit panicked",
-						slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				}
-			}()
-			h()
-		}()
 	}
 }
 
@@ -301,7 +264,7 @@ func answer(batch []*request, err error) {
 // runCheckpointer copies the log back into the database file when the writer
 // calls for it, on a connection of its own, so that no commit pays for it. A
 // passive checkpoint blocks nobody.
-func (db *DB) runCheckpointer() {
+func (db *sqlite) runCheckpointer() {
 	defer db.finished.Done()
 	for {
 		select {

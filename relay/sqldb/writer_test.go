@@ -45,9 +45,9 @@ func group(t *testing.T, db *sqldb.DB, fns ...func(*sqldb.Tx) error) []error {
 	errs := make([]error, len(fns))
 	var wg sync.WaitGroup
 	for i, fn := range fns {
-		before := sqldb.Waiting(db)
+		before := db.Waiting()
 		wg.Go(func() { errs[i] = db.Update(context.Background(), fn) })
-		for sqldb.Waiting(db) == before {
+		for db.Waiting() == before {
 			runtime.Gosched()
 		}
 	}
@@ -141,7 +141,7 @@ func TestUpdateHonoursItsContextOnlyWhileQueued(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		queued := make(chan error, 1)
 		go func() { queued <- insert(ctx, db, 1, 1) }()
-		for sqldb.Waiting(db) == 0 {
+		for db.Waiting() == 0 {
 			runtime.Gosched()
 		}
 		cancel()
@@ -177,7 +177,7 @@ func TestCloseFinishesWhatIsQueued(t *testing.T) {
 		for i := range updates {
 			go func() { errs <- insert(context.Background(), db, i, 1) }()
 		}
-		for sqldb.Waiting(db) < updates {
+		for db.Waiting() < updates {
 			runtime.Gosched()
 		}
 		closed := make(chan error, 1)
