@@ -38,7 +38,12 @@ type bench struct {
 	bus    *bus
 	hashes *countingHasher
 	log    *bytes.Buffer
+	// changed is told of limits that changed, if it is set.
+	changed func(ctx context.Context, orgID string)
 }
+
+// installationTurns is what an org may run at once that has no such limit.
+const installationTurns = 4
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -72,7 +77,12 @@ func openBenchOn(t *testing.T, path, driver string) *bench {
 	}
 	b.Service, err = accounts.New(accounts.Config{
 		Store: store.Accounts(), Bus: b.bus, Logger: slog.New(slog.NewTextHandler(b.log, nil)),
-		Now: b.clock.Now, Passwords: b.hashes, Throttle: throttle,
+		Now: b.clock.Now, Passwords: b.hashes, Throttle: throttle, OrgTurns: installationTurns,
+		LimitsChanged: func(ctx context.Context, orgID string) {
+			if b.changed != nil {
+				b.changed(ctx, orgID)
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
