@@ -28,10 +28,11 @@ function folded(...events) {
 function seen(fold) {
   const view = fold.view();
   return {
-    items: view.items.map((item) => (item.kind === 'refused'
-      ? ['refused', item.text, item.error]
+    items: view.items.map((item) => (item.kind !== 'turn'
+      ? [item.kind, item.kind === 'refused' ? item.text : '', item.error, ...(item.guidance ? [item.guidance.content] : [])]
       : [item.turnId, item.ended ? item.status : 'open', item.error, ...item.parts.map((part) =>
-        (part.kind === 'ask' ? `ask ${part.text}` : part.kind === 'output' ? `out ${part.content}` : `stream ${shown(fold, item.turnId)}`))])),
+        (part.kind === 'ask' ? `${part.steer ? 'steer' : 'ask'} ${part.text}` : part.kind === 'output' ? `out ${part.content}`
+          : part.kind === 'deadline' ? `deadline ${part.text}` : `stream ${shown(fold, item.turnId)}`))])),
     waiting: view.waiting.map((message) => message.text),
   };
 }
@@ -71,8 +72,8 @@ describe('reading a thread', () => {
     assert.deepEqual(seen(fold), { items: [['refused', 'b', 'model_unknown']], waiting: [] });
   });
 
-  test('markers, controls and unknown types are kept and not shown', () => {
-    const fold = folded(event('turn.queued', { turnId: 't' }), event('control.interrupt', { interruptsTurnId: 't' }),
+  test('controls and unknown types are kept and not shown', () => {
+    const fold = folded(event('control.interrupt', { interruptsTurnId: 't' }), event('control.revoke', { turnId: 't' }),
       event('output.hologram', { turnId: 't' }), event('output.thinking', { turnId: 't', content: 'hm' }));
     assert.deepEqual(seen(fold), { items: [], waiting: [] });
     assert.equal(fold.events.size, 4);
@@ -100,7 +101,7 @@ describe('reading a thread', () => {
     fold.delta({ turnId: 't', offset: 0, next: 4, text: 'abcd' });
     fold.apply([event('output.partial', { turnId: 't', content: 'abc', from: 0, to: 3 }), event('input.prompt', { text: 'steer', turnId: 't' })]);
     fold.delta({ turnId: 't', offset: 4, next: 6, text: 'ef' });
-    assert.deepEqual(seen(fold).items, [['t', 'open', '', 'ask q', 'out abc', 'ask steer', 'stream def']]);
+    assert.deepEqual(seen(fold).items, [['t', 'open', '', 'ask q', 'out abc', 'steer steer', 'stream def']]);
   });
 
   test('retracted text does not stand, what follows does', () => {
@@ -212,6 +213,10 @@ function story(rng) {
       continue;
     }
     add('input.prompt', { text: `prompt ${i}`, turnId, revokesEventId: waiting.id });
+    if (rng.int(5) === 0) {
+      const marker = add('turn.queued', { turnId, marker: 'queue:queued' });
+      add('turn.dequeued', { turnId, marker: 'queue:dequeued', revokesEventId: marker.id });
+    }
     const text = Array.from({ length: rng.int(30) }, () => rng.pick(['a', 'é', '你', '🌍', '\n', ' b'])).join('');
     const bytes = utf8Length(text);
     let at = 0;
@@ -225,10 +230,23 @@ function story(rng) {
     for (const to of [...cut, ...(last ? [] : [bytes])]) {
       if (to <= from) continue;
       add(to === bytes ? 'output.message' : 'output.partial', { turnId, content: sliceBytes(text, from, to), from, to });
-      if (to !== bytes && rng.int(2) === 0) add('input.prompt', { text: 'steer', turnId });
+      if (to !== bytes && rng.int(2) === 0) {
+        const offered = add('input.prompt', { text: 'steer', mode: 'steer' });
+        add('input.prompt', { text: 'steer', turnId, mode: 'steer', revokesEventId: offered.id, originId: offered.id });
+      }
       from = to;
     }
+    if (rng.int(5) === 0) add('input.deadline', { turnId, text: 'five minutes left', revokesEventId: `delivery-${i}` });
     if (!last) add(rng.pick(['turn.completed', 'turn.failed', 'turn.cancelled']), { turnId });
+    if (rng.int(4) === 0) {
+      const late = add('input.prompt', { text: `late ${i}`, mode: 'steer' });
+      add('input.prompt', { text: `late ${i}`, mode: 'queue', rank: -1, reason: 'turn_ended', revokesEventId: late.id, originId: late.id });
+    }
+    if (rng.int(6) === 0) {
+      const refused = add('input.prompt', { text: `refused ${i}` });
+      add('input.rejected', { text: `refused ${i}`, revokesEventId: refused.id, error: 'quota_exhausted' });
+      add('output.error', { content: 'Enough for today.', error: 'quota_exhausted' });
+    }
   }
   return { log, frames };
 }
@@ -274,10 +292,9 @@ describe('properties', () => {
         start.delta(frame);
         if (rng.int(4) === 0) {
           const known = late.streams.get(frame.turnId)?.next ?? 0;
-          const stream = start.streams.get(frame.turnId);
-          if (stream && stream.next >= known) {
+          if (frame.next >= known) {
             const text = frames.filter((f) => f.turnId === frame.turnId && f.next <= frame.next).map((f) => f.text).join('');
-            late.snapshot({ turnId: frame.turnId, status: 'running', offset: known, next: stream.next, text: sliceBytes(text, known) });
+            late.snapshot({ turnId: frame.turnId, status: 'running', offset: known, next: frame.next, text: sliceBytes(text, known) });
           }
         }
       }

@@ -1,22 +1,23 @@
 // The chat page. Joins the line, the list of threads, the open thread, the
 // transcript and the composer; keeps none of their state itself but which thread
 // is open and what was asked of it.
+import { Agents } from './agents.js';
 import { Composer } from './composer.js';
 import { byId } from './dom.js';
 import { explain } from './errors.js';
 import { ModelPicker } from './models.js';
 import { Outbox } from './outbox.js';
+import { Queue } from './queue.js';
 import { Follow } from './scroll.js';
 import { announce, bindDrawer, bindShortcuts, showLine } from './shell.js';
 import { Line, probe, socketURL } from './socket.js';
-import { Store } from './store.js';
+import { Store, safeStorage } from './store.js';
 import { OpenThread } from './thread.js';
 import { Threads, titleOf } from './threads.js';
 import { bindThreadTools } from './thread-tools.js';
 import { toast, toastError } from './toasts.js';
 import { Transcript } from './transcript.js';
 import { showTurn } from './turn-dialog.js';
-import { drawWaiting } from './waiting.js';
 import { uuid } from './wire.js';
 
 /**
@@ -33,8 +34,6 @@ class ChatPage {
     this.epoch = '';
     /** @type {Set<string>} turns that were asked to stop */
     this.stopping = new Set();
-    /** @type {Set<string>} origin ids of waiting messages being recalled */
-    this.recalling = new Set();
     /** @type {string} the last announced state, so that each is said once */
     this.said = '';
     /** @type {any} */ this.readTimer = null;
@@ -53,12 +52,18 @@ class ChatPage {
     this.composer = new Composer(this.store, {
       onSend: (text, mode) => this.send(text, mode),
       onStop: () => this.stop(),
+      onEditLast: () => this.queue.list.editLast(),
     });
     this.outbox = new Outbox(this.store, this.line, {
       onReceipt: (message, reply) => this.receipt(message, reply),
       onTrouble: (message, error, final) => this.trouble(message, error, final),
     });
+    this.queue = new Queue({
+      line: this.line, outbox: this.outbox, composer: this.composer, store: this.store,
+      tab: new Store(boot.accountId, safeStorage('sessionStorage')), current: () => this.open,
+    });
     this.models = new ModelPicker((model) => this.chooseModel(model));
+    this.agents = new Agents((agent) => this.models.show(null, agent?.model));
     this.threads = new Threads(this.line, {
       href: (id) => this.path(id),
       onOpen: (id) => this.go(id),
@@ -70,6 +75,8 @@ class ChatPage {
     this.transcript = new Transcript(byId('items'), this.follow, {
       onDetails: (turnId) => void showTurn(this.line, turnId),
       onReuse: (text) => this.composer.putBack(text),
+      onAgain: (text) => this.again(text),
+      modelName: (model) => this.models.nameOf(model),
     });
     this.drawer = bindDrawer();
     this.tools = bindThreadTools(this.line, () => this.open?.thread ?? null, () => this.go(''));
@@ -104,6 +111,7 @@ class ChatPage {
       if (document.hidden) return;
       this.line.wake();
       this.markRead();
+      this.askAgents();
     });
     byId('load-older').addEventListener('click', () => this.loadOlder());
     log.addEventListener('scroll', () => { if (log.scrollTop < 300) this.loadOlder(); }, { passive: true });
@@ -138,10 +146,23 @@ class ChatPage {
     this.threads.select(threadId);
     this.composer.show(threadId);
     this.transcript.show(this.open?.fold ?? emptyFold());
-    this.models.show(this.threads.known.get(threadId)?.model);
+    this.showChoices(this.threads.known.get(threadId) ?? null);
     this.drawTitle(this.threads.known.get(threadId) ?? null);
     this.drawState();
     if (this.open && this.line.state === 'live') void this.open.resume();
+  }
+
+  /** Model and assistant: the thread's, or those that a new one would get. @param {Thread | null} thread */
+  showChoices(thread) {
+    this.agents.show(thread?.agentId ?? '');
+    this.models.show(thread?.model, this.threadId ? '' : this.agents.current?.model);
+  }
+
+  askAgents() {
+    this.line.request('agents.list', {}).then((reply) => {
+      this.agents.offer(reply.agents ?? []);
+      if (!this.threadId && !this.models.chosen) this.showChoices(null);
+    }, () => {});
   }
 
   /** @param {string} threadId */
@@ -167,7 +188,11 @@ class ChatPage {
     this.epoch = welcome.epoch ?? '';
     if (this.open) void this.open.resume();
     void this.threads.live();
-    this.line.request('models.list', {}).then((reply) => this.models.offer(reply.models ?? []), () => {});
+    this.line.request('models.list', {}).then((reply) => {
+      this.models.offer(reply.models ?? []);
+      this.transcript.draw();
+    }, () => {});
+    this.askAgents();
   }
 
   /** @param {import('./wire.js').Push} push */
@@ -193,13 +218,13 @@ class ChatPage {
       running: active !== null, sending: pending !== null,
       stopping: active !== null && this.stopping.has(active.turnId),
     });
-    drawWaiting(view.waiting, { onRecall: (message) => this.recall(message), recalling: this.recalling });
+    this.queue?.draw();
     byId('older').hidden = !this.open?.hasOlder;
     byId('empty').hidden = this.threadId !== '';
     this.announceTurn(active, view.items.at(-1));
   }
 
-  /** @param {import('./fold.js').TurnItem | null} active @param {import('./fold.js').Item | undefined} last */
+  /** @param {import('./view.js').TurnItem | null} active @param {import('./view.js').Item | undefined} last */
   announceTurn(active, last) {
     let text = this.said;
     if (active) text = 'Generating the answer';
@@ -218,7 +243,7 @@ class ChatPage {
     if (thread.id !== this.threadId || !this.open) return;
     this.open.thread = thread;
     this.drawTitle(thread);
-    this.models.show(thread.model);
+    this.showChoices(thread);
     this.threads.draw();
     this.drawState();
   }
@@ -234,8 +259,9 @@ class ChatPage {
 
   /** @param {string} text @param {string} mode */
   send(text, mode) {
-    const model = this.threadId ? undefined : this.models.chosen;
-    this.outbox.send({ threadId: this.threadId, text, mode, model: model || undefined });
+    const { threadId } = this;
+    const chosen = threadId ? {} : { model: this.models.chosen || undefined, agentId: this.agents.sent };
+    this.outbox.send({ threadId, text, mode, ...chosen });
     this.follow.toEnd();
     this.drawState();
     if (this.line.state !== 'live' && this.line.state !== 'connecting') {
@@ -245,8 +271,13 @@ class ChatPage {
 
   /** @param {import('./store.js').Unsent} message @param {import('./wire.js').SendReply} reply */
   receipt(message, reply) {
+    if (message.from) {
+      if (message.from === 'edit') this.queue.edited(message);
+      return;
+    }
     this.composer.received(message.threadId, message.text);
     this.composer.hideNote();
+    if (reply.disposition === 'refused') announce('The message was refused');
     if (!message.threadId && !this.threadId) {
       history.replaceState(null, '', this.path(reply.threadId));
       this.show(reply.threadId);
@@ -257,6 +288,8 @@ class ChatPage {
 
   /** @param {import('./store.js').Unsent} message @param {any} error @param {boolean} final */
   trouble(message, error, final) {
+    if (message.from === 'edit' && final) this.queue.edited(message, error);
+    if (message.from === 'edit') return;
     this.drawState();
     if (message.threadId !== this.threadId) {
       if (final) toastError(error);
@@ -264,6 +297,12 @@ class ChatPage {
     }
     if (final) this.composer.refused(error);
     else this.composer.say(explain(error.code).cause, 'Trying again…');
+  }
+
+  /** Sends a refused message once more, as a message of its own. @param {string} text */
+  again(text) {
+    this.outbox.send({ threadId: this.threadId, text, mode: 'auto', from: 'again' });
+    this.follow.toEnd();
   }
 
   /** Stops the running answer. @returns {boolean} whether there was one */
@@ -280,20 +319,6 @@ class ChatPage {
       this.drawState();
     });
     return true;
-  }
-
-  /** @param {import('./fold.js').Waiting} message */
-  recall(message) {
-    const { threadId } = this;
-    this.recalling.add(message.originId);
-    this.drawState();
-    this.line.command('message.recall', { threadId, revokesEventId: message.id, clientEventId: uuid() }).then(
-      () => { if (this.threadId === threadId) this.composer.putBack(message.text); },
-      (error) => toastError(error),
-    ).finally(() => {
-      this.recalling.delete(message.originId);
-      this.drawState();
-    });
   }
 
   /** @param {string} model */

@@ -1,5 +1,6 @@
 // The message box. Its text is a draft of its thread until the server's receipt
 // (F06); the button says what Enter will do now.
+import { WORDS, WhileBusy } from './while-busy.js';
 import { byId, h } from './dom.js';
 import { explainError } from './errors.js';
 
@@ -7,6 +8,7 @@ import { explainError } from './errors.js';
  * @typedef {object} Actions
  * @property {(text: string, mode: string) => void} onSend
  * @property {() => void} onStop
+ * @property {() => boolean} onEditLast whether a message waits
  */
 
 const MOD = /Mac|iP(hone|ad)/.test(navigator.platform) ? '⌘' : 'Ctrl';
@@ -25,6 +27,10 @@ export class Composer {
     this.threadId = '';
     this.state = { busy: false, running: false, stopping: false, sending: false, live: false };
     this.composing = false;
+    this.whileBusy = new WhileBusy(store, () => {
+      this.draw();
+      this.box.focus();
+    });
     this.bind();
   }
 
@@ -35,7 +41,7 @@ export class Composer {
     this.box.addEventListener('keydown', (event) => this.key(event));
     this.form.addEventListener('submit', (event) => {
       event.preventDefault();
-      this.submit('auto');
+      this.submit(this.whileBusy.mode);
     });
     this.stop.addEventListener('click', () => this.actions.onStop());
     this.form.addEventListener('pointerdown', (event) => {
@@ -47,10 +53,16 @@ export class Composer {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    // keyCode 229 and isComposing: Enter belongs to the input method.
-    if (event.key !== 'Enter' || event.shiftKey || this.composing || event.isComposing || event.keyCode === 229) return;
+    // keyCode 229 and isComposing: the key belongs to the input method.
+    if (this.composing || event.isComposing || event.keyCode === 229) return;
+    const mod = event.ctrlKey || event.metaKey;
+    if (event.key === 'ArrowUp' && !mod && !event.shiftKey && !event.altKey && !this.box.value) {
+      if (this.actions.onEditLast()) event.preventDefault();
+      return;
+    }
+    if (event.key !== 'Enter' || (event.shiftKey && !mod)) return;
     event.preventDefault();
-    this.submit(event.ctrlKey || event.metaKey ? 'interrupt' : 'auto');
+    this.submit(event.shiftKey ? 'interrupt' : mod ? this.whileBusy.other : this.whileBusy.mode);
   }
 
   typed() {
@@ -112,7 +124,9 @@ export class Composer {
   draw() {
     const { busy, running, stopping, sending, live } = this.state;
     const empty = !this.box.value.trim();
-    let label = busy ? 'Queue' : 'Send';
+    this.whileBusy.draw(busy, running);
+    const now = WORDS[this.whileBusy.effective];
+    let label = busy ? now.send : 'Send';
     if (sending) label = live ? 'Sending…' : 'Waiting…';
     setText(this.button, label);
     this.button.disabled = empty || sending;
@@ -120,10 +134,12 @@ export class Composer {
     this.stop.hidden = !running;
     this.stop.disabled = stopping;
     setText(/** @type {HTMLElement} */ (this.stop.querySelector('span')), stopping ? 'Stopping…' : 'Stop');
-    const placeholder = busy ? 'Message. Enter puts it in line behind the answer' : 'Message';
+    const placeholder = busy ? `Message. Enter ${now.does}` : 'Message';
     if (this.box.placeholder !== placeholder) this.box.placeholder = placeholder;
-    const hints = busy && !empty ? [['Enter', 'queue'], [`${MOD} Enter`, 'stop and send']] : [];
-    if (this.hints.childElementCount !== hints.length) {
+    const hints = busy && !empty ? [['Enter', now.hint], [`${MOD} Enter`, WORDS[this.whileBusy.other].hint]] : [];
+    const text = hints.flat().join(' ');
+    if (this.hints.dataset.text !== text) {
+      this.hints.dataset.text = text;
       this.hints.replaceChildren(...hints.map(([key, word]) => h('span', {}, h('kbd', {}, key ?? ''), ` ${word}`)));
     }
   }

@@ -4,30 +4,17 @@
 // known bytes alone, so every tab, reload and reconnect shows the same.
 //
 // No clock, no DOM, no I/O.
-import { messageText } from './wire.js';
 import { Stream } from './stream.js';
+import { TERMINAL, activeTurn, isOutput, newTurn, placeInOrg, readLog } from './view.js';
 
 /**
  * @typedef {import('./wire.js').ThreadEvent} ThreadEvent
  * @typedef {import('./wire.js').LiveTurn} LiveTurn
- * @typedef {{kind: 'ask', id: string, text: string, at?: string, steer: boolean}} AskPart
- * @typedef {{kind: 'output', id: string, from: number, to: number, content: string, html?: string, partial: boolean}} OutputPart
- * @typedef {{kind: 'stream'}} StreamPart
- * @typedef {{kind: 'turn', key: string, turnId: string, seq: number, parts: (AskPart | OutputPart | StreamPart)[],
- *   ended: ThreadEvent | null, status: string, reason: string, retryAt: string, error: string, finish: string}} TurnItem
- * @typedef {{kind: 'refused', key: string, seq: number, text: string, error: string}} RefusedItem
- * @typedef {TurnItem | RefusedItem} Item
- * @typedef {{id: string, originId: string, text: string, mode: string, rank: number, seq: number}} Waiting
- * @typedef {{items: Item[], waiting: Waiting[], active: TurnItem | null}} View
+ * @typedef {import('./view.js').TurnItem} TurnItem
+ * @typedef {import('./view.js').Item} Item
+ * @typedef {import('./view.js').View} View
+ * @typedef {import('./view.js').Waiting} Waiting
  */
-
-/** @type {Record<string, string>} */
-const TERMINAL = {
-  'turn.completed': 'completed',
-  'turn.failed': 'failed',
-  'turn.cancelled': 'cancelled',
-  'turn.timeout': 'timeout',
-};
 
 const FINAL = new Set(Object.values(TERMINAL));
 
@@ -43,6 +30,8 @@ export class Fold {
     this.streams = new Map();
     /** @type {Map<string, string>} what the streams and the log call terminal */
     this.ended = new Map();
+    /** @type {Map<string, ThreadEvent>} the event that revokes another, by the other's id; as of the view */
+    this.revokers = new Map();
     /** @type {View | null} */
     this.cached = null;
   }
@@ -138,12 +127,14 @@ export class Fold {
     return first;
   }
 
-  /** @param {string} turnId */
+  /** The bytes that output events stand for are known from the start. @param {string} turnId */
   stream(turnId) {
     let stream = this.streams.get(turnId);
     if (!stream) {
       stream = new Stream();
       this.streams.set(turnId, stream);
+      for (const [from, to] of this.covered(turnId)) stream.settle(from, to);
+      this.cached = null;
     }
     return stream;
   }
@@ -156,38 +147,11 @@ export class Fold {
 
   build() {
     const log = [...this.events.values()].sort((a, b) => a.seqId - b.seqId);
-    const gone = revoked(log);
-    /** @type {Map<string, TurnItem>} */
-    const turns = new Map();
-    /** @type {Item[]} */
-    const items = [];
-    /** @type {Waiting[]} */
-    const waiting = [];
-    const turn = (/** @type {string} */ turnId, /** @type {number} */ seq) => {
-      let item = turns.get(turnId);
-      if (!item) {
-        item = newTurn(turnId, seq);
-        turns.set(turnId, item);
-        items.push(item);
-      }
-      return item;
-    };
-    for (const event of log) {
-      if (event.eventType === 'input.prompt') {
-        if (gone.has(event.id)) continue;
-        if (event.turnId) addAsk(turn(event.turnId, event.seqId), event);
-        else waiting.push(this.waiting(event));
-      } else if (event.eventType === 'input.rejected') {
-        items.push(this.refused(event));
-      } else if (event.turnId && isOutput(event)) {
-        addOutput(turn(event.turnId, event.seqId), event);
-      } else if (event.turnId && TERMINAL[event.eventType]) {
-        endTurn(turn(event.turnId, event.seqId), event);
-      }
-    }
-    this.addStreams(turns, items);
-    waiting.sort((a, b) => a.rank - b.rank || a.seq - b.seq);
-    return { items, waiting, active: activeTurn(items) };
+    const { view, turns, revokers } = readLog(log, this.byId);
+    this.revokers = revokers;
+    this.addStreams(turns, view.items);
+    view.active = activeTurn(view.items);
+    return view;
   }
 
   /**
@@ -209,39 +173,32 @@ export class Fold {
       item.retryAt = stream.retryAt;
     }
     for (const item of turns.values()) {
-      if (!item.ended) item.parts.push({ kind: 'stream' });
+      if (item.ended) continue;
+      placeInOrg(item);
+      item.parts.push({ kind: 'stream' });
     }
   }
 
   /**
-   * A waiting message stands where the first event of its chain stands.
-   * @param {ThreadEvent} event
-   * @returns {Waiting}
+   * What became of a message, by any event of its chain.
+   * @param {string} id
+   * @returns {'waiting' | 'started' | 'recalled' | 'refused' | 'unknown'}
    */
-  waiting(event) {
-    const originId = event.originId || event.id;
-    let first = event;
-    const seen = new Set([event.id]);
-    while (first.revokesEventId && !seen.has(first.revokesEventId)) {
-      const before = this.byId.get(first.revokesEventId);
-      if (!before) break;
-      seen.add(before.id);
-      first = before;
+  fate(id) {
+    this.view();
+    let event = this.byId.get(id);
+    const seen = new Set();
+    while (event && !seen.has(event.id)) {
+      seen.add(event.id);
+      if (event.eventType === 'input.rejected') return 'refused';
+      if (event.eventType === 'control.revoke') return 'recalled';
+      if (event.eventType !== 'input.prompt') return 'unknown';
+      if (event.turnId) return 'started';
+      const next = this.revokers.get(event.id);
+      if (!next) return 'waiting';
+      event = next;
     }
-    const origin = this.byId.get(originId) ?? first;
-    return {
-      id: event.id, originId, text: messageText(event.userMessage),
-      mode: event.mode ?? 'queue', rank: event.rank ?? 0, seq: origin.seqId,
-    };
-  }
-
-  /** @param {ThreadEvent} event @returns {RefusedItem} */
-  refused(event) {
-    const of = event.revokesEventId ? this.byId.get(event.revokesEventId) : undefined;
-    return {
-      kind: 'refused', key: `refused:${event.id}`, seq: event.seqId, error: event.error ?? 'internal',
-      text: messageText(event.userMessage ?? of?.userMessage),
-    };
+    return 'unknown';
   }
 
   /**
@@ -264,58 +221,4 @@ export class Fold {
     if (!stream || this.ended.has(turnId)) return { blocks: [], tail: '' };
     return stream.shown(this.covered(turnId));
   }
-}
-
-/** @param {ThreadEvent[]} log in order of seqId */
-function revoked(log) {
-  const gone = new Set();
-  for (const event of log) if (event.revokesEventId) gone.add(event.revokesEventId);
-  return gone;
-}
-
-/** @param {ThreadEvent} event */
-function isOutput(event) {
-  return event.eventType === 'output.message' || event.eventType === 'output.partial';
-}
-
-/** @param {string} turnId @param {number} seq @returns {TurnItem} */
-function newTurn(turnId, seq) {
-  return {
-    kind: 'turn', key: `turn:${turnId}`, turnId, seq, parts: [], ended: null,
-    status: 'pending', reason: '', retryAt: '', error: '', finish: '',
-  };
-}
-
-/** @param {TurnItem} item @param {ThreadEvent} event */
-function addAsk(item, event) {
-  const steer = item.parts.some((part) => part.kind === 'ask');
-  item.parts.push({ kind: 'ask', id: event.id, text: messageText(event.userMessage), at: event.createdAt, steer });
-}
-
-/** @param {TurnItem} item @param {ThreadEvent} event */
-function addOutput(item, event) {
-  item.parts.push({
-    kind: 'output', id: event.id, from: event.from ?? 0, to: event.to ?? Infinity,
-    content: event.content ?? '', html: event.html, partial: event.eventType === 'output.partial',
-  });
-}
-
-/** @param {TurnItem} item @param {ThreadEvent} event */
-function endTurn(item, event) {
-  if (item.ended) return;
-  item.ended = event;
-  item.status = TERMINAL[event.eventType] ?? 'failed';
-  item.reason = event.reason ?? '';
-  item.error = event.error ?? '';
-  item.finish = event.finish ?? '';
-  item.retryAt = event.retryAt ?? '';
-}
-
-/** The turn without an end, the newest if there were two. @param {Item[]} items */
-function activeTurn(items) {
-  for (let i = items.length - 1; i >= 0; i--) {
-    const item = items[i];
-    if (item && item.kind === 'turn' && !item.ended) return item;
-  }
-  return null;
 }

@@ -11,6 +11,7 @@ export class ModelPicker {
     /** @type {Model[]} */
     this.models = [];
     this.chosen = '';
+    this.usual = '';
     this.select.addEventListener('change', () => {
       this.chosen = this.select.value;
       onChoose(this.chosen);
@@ -23,10 +24,19 @@ export class ModelPicker {
     this.draw();
   }
 
-  /** @param {string | null | undefined} model the thread's, null for the default */
-  show(model) {
+  /**
+   * @param {string | null | undefined} model the thread's, null for the default
+   * @param {string} [usual] what the assistant runs on if nothing is chosen
+   */
+  show(model, usual = '') {
     this.chosen = model ?? '';
+    this.usual = usual;
     this.draw();
+  }
+
+  /** @param {string} id */
+  nameOf(id) {
+    return this.models.find((model) => model.id === id)?.name || id;
   }
 
   draw() {
@@ -36,7 +46,7 @@ export class ModelPicker {
       return;
     }
     const fallback = this.models.find((model) => model.default) ?? this.models.find((model) => model.ready);
-    const value = this.chosen || fallback?.id || '';
+    const value = this.chosen || this.usual || fallback?.id || '';
     /** @type {Map<string, HTMLElement[]>} */
     const groups = new Map();
     const seen = new Set();

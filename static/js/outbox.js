@@ -37,22 +37,21 @@ export class Outbox {
   }
 
   /**
-   * @param {{threadId: string, text: string, mode: string, model?: string}} fields threadId "" makes a thread
+   * @param {Omit<Unsent, 'clientEventId' | 'clientThreadId'>} fields threadId "" makes a thread
    * @returns {Unsent}
    */
-  send({ threadId, text, mode, model }) {
+  send(fields) {
     /** @type {Unsent} */
-    const message = { clientEventId: uuid(), threadId, text, mode };
-    if (!threadId) message.clientThreadId = uuid();
-    if (model) message.model = model;
+    const message = { clientEventId: uuid(), ...fields };
+    if (!message.threadId) message.clientThreadId = uuid();
     this.store.keepUnsent(message);
     void this.deliver(message);
     return message;
   }
 
-  /** The message of a thread that has no receipt yet. @param {string} threadId */
+  /** The message from a thread's box that has no receipt yet. @param {string} threadId */
   pendingIn(threadId) {
-    return [...this.going.values()].find((message) => message.threadId === threadId) ?? null;
+    return [...this.going.values()].find((message) => message.threadId === threadId && !message.from) ?? null;
   }
 
   /** @param {Unsent} message */
@@ -80,6 +79,8 @@ export class Outbox {
     if (message.threadId) fields.threadId = message.threadId;
     else fields.clientThreadId = message.clientThreadId;
     if (message.model) fields.model = message.model;
+    if (message.agentId && !message.threadId) fields.agentId = message.agentId;
+    if (message.revokesEventId) fields.revokesEventId = message.revokesEventId;
     try {
       return { reply: await this.line.command('message.send', fields), error: null };
     } catch (error) {

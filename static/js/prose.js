@@ -19,6 +19,21 @@ export function prose(html) {
   return content;
 }
 
+const LINK = /\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)|https?:\/\/[^\s)]+/g;
+
+/** A plain text whose web addresses can be followed. @param {string} text */
+export function linked(text) {
+  const out = document.createDocumentFragment();
+  let at = 0;
+  for (const found of text.matchAll(LINK)) {
+    const [whole, label, address = whole] = found;
+    out.append(text.slice(at, found.index), h('a', { href: address, target: '_blank', rel: 'noopener noreferrer nofollow' }, label ?? address));
+    at = found.index + whole.length;
+  }
+  out.append(text.slice(at));
+  return out;
+}
+
 /** @param {HTMLPreElement} pre */
 function frameCode(pre) {
   const copy = h('button', { type: 'button', class: 'btn quiet', 'data-testid': 'copy-code' }, 'Copy');

@@ -1,15 +1,18 @@
-// What must outlive the page: drafts and messages on their way, in localStorage,
+// What must outlive the page: drafts, messages on their way, what was taken back,
 // apart for each account. A browser that refuses storage gets a page that works
 // and forgets.
 
 /**
  * @typedef {{clientEventId: string, threadId: string, clientThreadId?: string, text: string,
- *   mode: string, model?: string}} Unsent
+ *   mode: string, model?: string, agentId?: string, revokesEventId?: string, from?: 'edit' | 'again'}} Unsent
+ * from: what it was sent from, if not from the message box
+ * @typedef {{id: string, text: string, state: 'edit' | 'asked' | 'back'}} Kept
+ * a text of a waiting message: being edited, being recalled, or taken back
  */
 
 export class Store {
   /** @param {string} accountId @param {Storage | null} [storage] */
-  constructor(accountId, storage = safeStorage()) {
+  constructor(accountId, storage = safeStorage('localStorage')) {
     this.prefix = `fairlead:${accountId}:`;
     this.storage = storage;
   }
@@ -24,14 +27,29 @@ export class Store {
     this.write(`draft:${threadId}`, text || null);
   }
 
+  /** What Enter does while an answer runs, "" for what the account prefers. */
+  whileBusy() {
+    return this.read('while-busy') ?? '';
+  }
+
+  /** @param {string} mode */
+  keepWhileBusy(mode) {
+    this.write('while-busy', mode || null);
+  }
+
+  /** @param {string} threadId @returns {Kept[]} */
+  kept(threadId) {
+    return this.list(`kept:${threadId}`).filter((one) => typeof one?.id === 'string' && typeof one.text === 'string');
+  }
+
+  /** @param {string} threadId @param {Kept[]} list */
+  keepKept(threadId, list) {
+    this.write(`kept:${threadId}`, list.length ? JSON.stringify(list) : null);
+  }
+
   /** Messages without a receipt, oldest first. @returns {Unsent[]} */
   unsent() {
-    try {
-      const list = JSON.parse(this.read('outbox') ?? '[]');
-      return Array.isArray(list) ? list.filter((one) => typeof one?.clientEventId === 'string') : [];
-    } catch {
-      return [];
-    }
+    return this.list('outbox').filter((one) => typeof one?.clientEventId === 'string');
   }
 
   /** @param {Unsent} message */
@@ -44,6 +62,16 @@ export class Store {
   dropUnsent(clientEventId) {
     const left = this.unsent().filter((one) => one.clientEventId !== clientEventId);
     this.write('outbox', left.length ? JSON.stringify(left) : null);
+  }
+
+  /** @param {string} key @returns {any[]} */
+  list(key) {
+    try {
+      const list = JSON.parse(this.read(key) ?? '[]');
+      return Array.isArray(list) ? list : [];
+    } catch {
+      return [];
+    }
   }
 
   /** @param {string} key */
@@ -66,9 +94,10 @@ export class Store {
   }
 }
 
-function safeStorage() {
+/** @param {'localStorage' | 'sessionStorage'} name that of this tab survives a reload and is seen by no other */
+export function safeStorage(name) {
   try {
-    return globalThis.localStorage ?? null;
+    return globalThis[name] ?? null;
   } catch {
     return null;
   }

@@ -96,11 +96,12 @@ export class OpenThread {
     return gap;
   }
 
-  /** Messages may wait for so long that they stand before the window. */
+  /** Messages may wait for so long that they, or what orders them, stand before the window. */
   async findWaiting() {
     for (let page = 0; page < 5; page++) {
-      const missing = (this.thread?.waiting ?? 0) - this.fold.view().waiting.length;
-      if (missing <= 0 || !this.hasOlder) return;
+      const { waiting } = this.fold.view();
+      const whole = waiting.length >= (this.thread?.waiting ?? 0) && waiting.every((message) => message.rooted);
+      if (whole || !this.hasOlder) return;
       await this.older();
     }
   }

@@ -3,16 +3,23 @@
 // frame and appended as text to the end of their turn.
 import { copyText, h, reconcile } from './dom.js';
 import { explain, explainReason } from './errors.js';
-import { flash, prose } from './prose.js';
+import { flash, linked, prose } from './prose.js';
 import { exact, relative } from './time.js';
 
 /**
  * @typedef {import('./fold.js').Fold} Fold
  * @typedef {import('./fold.js').TurnItem} TurnItem
- * @typedef {import('./fold.js').RefusedItem} RefusedItem
- * @typedef {import('./fold.js').AskPart} AskPart
- * @typedef {import('./fold.js').OutputPart} OutputPart
- * @typedef {{onDetails: (turnId: string) => void, onReuse: (text: string) => void}} Actions
+ * @typedef {import('./view.js').RefusedItem} RefusedItem
+ * @typedef {import('./view.js').NoticeItem} NoticeItem
+ * @typedef {import('./view.js').AskPart} AskPart
+ * @typedef {import('./view.js').OutputPart} OutputPart
+ * @typedef {import('./view.js').DeadlinePart} DeadlinePart
+ * @typedef {OutputPart | DeadlinePart | {kind: 'stream'}} AnswerPart
+ * @typedef {object} Actions
+ * @property {(turnId: string) => void} onDetails
+ * @property {(text: string) => void} onReuse
+ * @property {(text: string) => void} onAgain sends a refused message again
+ * @property {(model: string) => string} modelName
  */
 
 /** A paragraph of plain text is closed at the next line end beyond this length. */
@@ -53,22 +60,16 @@ export class Transcript {
     const { items } = this.fold.view();
     reconcile(this.root, items.map((item) => ({
       key: item.key,
-      make: () => h('div', { class: 'group', 'data-testid': item.kind === 'turn' ? 'turn-group' : 'refused-group' }),
-      update: (element) => (item.kind === 'turn' ? this.drawTurn(element, item) : this.drawRefused(element, item)),
+      make: () => h('div', { class: 'group', 'data-testid': `${item.kind}-group` }),
+      update: (element) => this.drawItem(element, item),
     })));
     this.follow.settle();
   }
 
-  /** @param {HTMLElement} element @param {RefusedItem} item */
-  drawRefused(element, item) {
-    const { cause, cure } = explain(item.error);
-    reconcile(element, [{
-      key: 'ask',
-      make: () => h('div', { class: 'ask refused' },
-        h('div', { class: 'bubble' }, item.text),
-        h('small', {}, `Not answered. ${cause} ${cure}`),
-        h('div', { class: 'meta' }, h('button', { type: 'button', onclick: () => this.actions.onReuse(item.text) }, 'Edit and resend'))),
-    }]);
+  /** @param {HTMLElement} element @param {import('./view.js').Item} item */
+  drawItem(element, item) {
+    if (item.kind === 'turn') this.drawTurn(element, item);
+    else reconcile(element, [{ key: 'one', sig: item.guidance?.content ?? '', make: () => drawRefusal(item, this.actions) }]);
   }
 
   /** @param {HTMLElement} element @param {TurnItem} item */
@@ -88,33 +89,36 @@ export class Transcript {
   /**
    * @param {HTMLElement} article
    * @param {TurnItem} item
-   * @param {(OutputPart | {kind: 'stream'})[]} parts
+   * @param {AnswerPart[]} parts
    * @param {boolean} last
    */
   drawAnswer(article, item, parts, last) {
-    const look = last ? lookOf(item) : 'done';
+    const look = last ? lookOf(item) : parts.some((part) => part.kind === 'output' && part.partial) ? 'stopped' : 'done';
     article.className = `turn ${look}`;
     article.dataset.status = last ? item.status : 'completed';
     article.setAttribute('aria-busy', String(last && !item.ended));
     /** @type {Parameters<typeof reconcile>[1]} */
-    const list = parts.map((part) => (part.kind === 'output'
-      ? { key: `out:${part.id}`, make: () => drawOutput(part) }
-      : { key: 'stream', make: drawStreamBox }));
+    const list = parts.map((part) => (part.kind === 'stream'
+      ? { key: 'stream', make: drawStreamBox }
+      : { key: `${part.kind}:${part.id}`, make: () => (part.kind === 'output' ? drawOutput(part) : drawDeadline(part)) }));
     if (last) {
       const why = whyOf(item);
       if (why) list.push({ key: 'why', sig: why.title + why.text, make: () => h('p', { class: 'why', 'data-testid': 'why' }, h('b', {}, why.title), why.text) });
-      list.push({ key: 'meta', sig: [item.status, item.reason, item.retryAt].join('|'), make: () => this.drawMeta(item) });
+      const model = this.actions.modelName(item.model);
+      list.push({ key: 'meta', sig: [item.status, item.reason, item.retryAt, model].join('|'), make: () => this.drawMeta(item, model) });
     }
     reconcile(article, list);
   }
 
-  /** @param {TurnItem} item */
-  drawMeta(item) {
+  /** @param {TurnItem} item @param {string} model */
+  drawMeta(item, model) {
     const meta = h('div', { class: 'meta' });
+    const named = model && h('span', { 'data-testid': 'turn-model' }, model);
     if (!item.ended) {
-      meta.append(h('span', { class: `chip ${item.status === 'running' ? 'running' : 'queued'}`, 'data-testid': 'turn-chip' }, wordOf(item)));
+      meta.append(h('span', { class: `chip ${item.status === 'running' ? 'running' : 'queued'}`, 'data-testid': 'turn-chip' }, wordOf(item)), named);
       return meta;
     }
+    meta.append(named);
     if (item.status === 'cancelled') meta.append(h('span', { class: 'chip stopped', 'data-testid': 'turn-chip' }, 'stopped'));
     if (item.status === 'failed' || item.status === 'timeout') meta.append(h('span', { class: 'chip failed', 'data-testid': 'turn-chip' }, item.status));
     if (item.finish === 'tool_call_ignored') meta.append(h('span', {}, 'A tool call was left out'));
@@ -226,8 +230,32 @@ function appendTail(box, text) {
 
 /** @param {AskPart} part */
 function drawAsk(part) {
-  return h('div', { class: part.steer ? 'ask steer' : 'ask', 'data-testid': 'ask' },
-    h('div', { class: 'bubble' }, part.text));
+  return h('div', { class: part.steer ? 'ask steer' : 'ask', 'data-testid': part.steer ? 'steered' : 'ask' },
+    h('div', { class: 'bubble' }, part.text), part.steer && h('small', {}, 'joined the answer'));
+}
+
+/** What the model was told when its time ran out. @param {DeadlinePart} part */
+function drawDeadline(part) {
+  return h('details', { class: 'system', 'data-testid': 'deadline' },
+    h('summary', {}, 'The model was told that its time is nearly up.'), h('p', {}, part.text));
+}
+
+/** @param {RefusedItem | NoticeItem} item @param {Actions} actions */
+function drawRefusal(item, actions) {
+  const { cause, cure } = explain(item.error);
+  const box = h('div', { class: 'ask refused', 'data-testid': 'refusal' });
+  if (item.kind === 'refused') box.append(h('div', { class: 'bubble' }, item.text));
+  const guidance = h('div', { class: 'guidance', 'data-testid': 'guidance' }, h('b', {}, cause), ' ');
+  if (item.guidance?.html) guidance.append(prose(item.guidance.html));
+  else guidance.append(item.guidance ? linked(item.guidance.content) : cure);
+  box.append(guidance);
+  if (item.kind === 'refused') {
+    const { text } = item;
+    box.append(h('div', { class: 'meta' },
+      h('button', { type: 'button', 'data-testid': 'try-again', onclick: () => actions.onAgain(text) }, 'Try again'),
+      h('button', { type: 'button', onclick: () => actions.onReuse(text) }, 'Edit and resend')));
+  }
+  return box;
 }
 
 function drawStreamBox() {
@@ -248,7 +276,7 @@ function drawOutput(part) {
  * @param {TurnItem} item
  */
 function segmentsOf(item) {
-  /** @type {{ask: AskPart | null, n: number, parts: (OutputPart | {kind: 'stream'})[]}[]} */
+  /** @type {{ask: AskPart | null, n: number, parts: AnswerPart[]}[]} */
   const segments = [];
   let answers = 0;
   for (const part of item.parts) {

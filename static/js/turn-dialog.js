@@ -45,7 +45,6 @@ function describe(turn) {
   fact('Sent', exact(new Date(turn.createdAt)));
   if (turn.startedAt) fact('Waited', span(new Date(turn.startedAt).getTime() - start));
   if (turn.endedAt) fact('Took', span(new Date(turn.endedAt).getTime() - start));
-  for (const row of turn.usage ?? []) fact(CATEGORY[row.category] ?? row.category, row.quantity.toLocaleString());
   const list = h('ol', { class: 'timeline' });
   for (const moment of turn.timeline ?? []) {
     const ms = new Date(moment.at).getTime() - start;
@@ -53,13 +52,56 @@ function describe(turn) {
       h('div', {}, stageOf(moment.stage), moment.detail ? h('small', {}, moment.detail) : null)));
   }
   /** @type {Node[]} */
-  const parts = [facts, list];
-  if (turn.partial) parts.push(h('h3', {}, 'Unfinished text'), h('pre', { class: 'partial', tabindex: '0' }, turn.partial));
+  const parts = [facts, list, ...usage(turn)];
+  if (turn.partial) parts.push(h('h3', {}, 'Unfinished text'), text(turn.partial));
+  if (turn.context) parts.push(h('details', {}, h('summary', {}, 'What the model was told besides'), text(turn.context)));
   return parts;
 }
 
+/** @param {string} content */
+function text(content) {
+  return h('pre', { class: 'partial', tabindex: '0' }, content);
+}
+
+/**
+ * What the turn used: each response of the provider by itself, where there were
+ * several, and what they cost where the org pays. @param {Turn} turn
+ * @returns {Node[]}
+ */
+function usage(turn) {
+  const rows = turn.usage ?? [];
+  const estimate = turn.usageEstimate;
+  if (rows.length === 0 && !estimate) return [];
+  const responses = [...new Set(rows.map((row) => row.responseId))];
+  const paid = rows.some((row) => row.cost !== undefined);
+  const body = h('tbody', {});
+  const line = (/** @type {string} */ name, /** @type {string} */ quantity, /** @type {number | undefined} */ cost) => body.append(h('tr', {},
+    h('th', { scope: 'row' }, name), h('td', {}, quantity), paid && h('td', {}, cost === undefined ? '–' : cost.toLocaleString())));
+  for (const row of rows) {
+    const name = CATEGORY[row.category] ?? row.category;
+    const of = responses.length > 1 ? `, response ${responses.indexOf(row.responseId) + 1}` : '';
+    line(name + of, row.quantity.toLocaleString(), row.cost);
+  }
+  if (paid) line('In all', '', rows.reduce((sum, row) => sum + (row.cost ?? 0), 0));
+  if (estimate) {
+    line('Tokens read (estimated)', `≈ ${estimate.input.toLocaleString()}`, undefined);
+    line('Tokens written (estimated)', `≈ ${estimate.output.toLocaleString()}`, undefined);
+  }
+  return [h('h3', {}, 'Usage'), h('table', { class: 'usage', 'data-testid': 'usage' },
+    h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'What'), h('th', { scope: 'col' }, 'Quantity'), paid && h('th', { scope: 'col' }, 'Credits'))), body)];
+}
+
+/** The words for stages whose name alone would not tell. @type {Record<string, string>} */
+const STAGES = {
+  org_queued: 'Waits for a free place in the organisation',
+  org_promoted: 'A place became free',
+  steered: 'A message joined the answer',
+  deadline: 'The model was told that its time is nearly up',
+};
+
 /** @param {string} stage */
 function stageOf(stage) {
+  if (STAGES[stage]) return STAGES[stage];
   const words = stage.replaceAll(/[._]/g, ' ');
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -6,28 +6,31 @@ export const PROTOCOL = 'fairlead.client.v1';
 /**
  * @typedef {{code: string, message?: string, retryable?: boolean, retryAfterMs?: number,
  *   limit?: number, fields?: {path: string, rule: string}[]}} ErrorBody
- * @typedef {{type: string, text?: string}} Part
+ * @typedef {{type: string, text?: string, selectedModel?: string}} Part
  * @typedef {{version: 1, parts: Part[]}} UserMessage
  * @typedef {{id: string, threadId: string, seqId: number, eventType: string, createdAt?: string,
  *   turnId?: string, revokesEventId?: string, interruptsTurnId?: string, originId?: string,
  *   userMessage?: UserMessage, content?: string | null, mode?: string, rank?: number,
  *   from?: number, to?: number, error?: string, reason?: string, finish?: string,
- *   retryAt?: string, html?: string}} ThreadEvent
+ *   retryAt?: string, marker?: string, html?: string}} ThreadEvent
  * @typedef {{from: number, to: number, html: string}} Block
  * @typedef {{turnId: string, status: string, reason?: string, offset: number, next: number,
  *   text: string, resync?: boolean, blocks?: Block[]}} LiveTurn
- * @typedef {{id: string, title: string | null, model: string | null, createdAt: string,
+ * @typedef {{id: string, title: string | null, agentId?: string, model: string | null, createdAt: string,
  *   updatedAt: string, latestSeq: number, lastReadSeq: number, waiting: number,
  *   turn?: {turnId: string, status: string}, cancellationRecoveryPending?: boolean}} Thread
  * @typedef {{seqId?: number, kind: string, threadId: string, createdAt: string,
  *   title?: string | null, model?: string | null, thread?: Thread}} FeedEvent
  * @typedef {{id: string, name: string, provider: string, ready: boolean, reason?: string,
  *   availableAt?: string, default: boolean}} Model
+ * @typedef {{id: string, displayName: string, description: string, model?: string,
+ *   visibility: string, default: boolean, mine: boolean}} Agent
  * @typedef {{at: string, stage: string, detail?: string}} Moment
+ * @typedef {{responseId: string, category: string, quantity: number, cost?: number}} UsageRow
  * @typedef {{turnId: string, threadId: string, status: string, reason?: string, error?: string,
  *   model: string, route: string, createdAt: string, startedAt?: string, endedAt?: string,
- *   usage?: {responseId: string, category: string, quantity: number}[], partial?: string | null,
- *   timeline?: Moment[]}} Turn
+ *   usage?: UsageRow[], usageEstimate?: {input: number, output: number}, prompt?: string, context?: string,
+ *   partial?: string | null, timeline?: Moment[]}} Turn
  * @typedef {{threadId: string, eventId?: string, turnId: string | null, status?: string,
  *   disposition: string, replayed?: boolean, differs?: boolean}} SendReply
  * @typedef {{thread: Thread, events: ThreadEvent[], latestSeq: number, more: boolean,
@@ -116,8 +119,14 @@ export function textMessage(text) {
   return { version: 1, parts: [{ type: 'text', text }] };
 }
 
-/** The text of a message document. @param {UserMessage | undefined} message */
+/** The text of a message document; the part that names its model is none. @param {UserMessage | undefined} message */
 export function messageText(message) {
   if (!message) return '';
-  return message.parts.map((part) => (part.type === 'text' ? part.text ?? '' : `[${part.type}]`)).join('\n\n');
+  return message.parts.filter((part) => part.type !== 'model')
+    .map((part) => (part.type === 'text' ? part.text ?? '' : `[${part.type}]`)).join('\n\n');
+}
+
+/** The model that a message ran on; the server's part stands last. @param {UserMessage | undefined} message */
+export function modelOf(message) {
+  return message?.parts.findLast((part) => part.type === 'model')?.selectedModel ?? '';
 }

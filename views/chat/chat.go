@@ -57,3 +57,14 @@ func (p Page) heading() string {
 	}
 	return p.Title
 }
+
+// way is what Enter can do with a message while an answer runs.
+type way struct{ value, word, title string }
+
+func ways() []way {
+	return []way{
+		{"queue", "Queue", "The message waits in line and gets an answer of its own"},
+		{"steer", "Steer", "The message joins the answer that runs"},
+		{"interrupt", "Stop and send", "The answer is stopped, and the message goes first"},
+	}
+}

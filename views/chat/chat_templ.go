@@ -61,7 +61,7 @@ func (p Page) View() templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = empty().Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = p.empty().Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -218,44 +218,65 @@ func (p Page) side() templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</span> ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</span> <a class=\"btn quiet icon-btn\" href=\"")
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		var templ_7745c5c3_Var8 string
+		templ_7745c5c3_Var8, templ_7745c5c3_Err = templruntime.NewAttributeExpression(p.Site.Path("/settings")).ResolveURL(ctx)
+		if templ_7745c5c3_Err != nil {
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 64, Col: 64}
+		}
+		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "\" aria-label=\"Settings\" title=\"Settings\" data-testid=\"settings-link\">")
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = views.Icon("sliders").Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "</a> ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if p.Account.Admin {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<a class=\"btn quiet\" href=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var8 string
-			templ_7745c5c3_Var8, templ_7745c5c3_Err = templruntime.NewAttributeExpression(p.Site.Path("/admin")).ResolveURL(ctx)
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 65, Col: 53}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "\" data-testid=\"admin-link\">Admin</a> ")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-		}
-		if p.LogoutPath != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<form method=\"post\" action=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<a class=\"btn quiet\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templruntime.NewAttributeExpression(p.Site.Path(p.LogoutPath)).ResolveURL(ctx)
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templruntime.NewAttributeExpression(p.Site.Path("/admin")).ResolveURL(ctx)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 68, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 68, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var9)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "\"><button type=\"submit\" class=\"btn quiet icon-btn\" aria-label=\"Log out\" title=\"Log out\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "\" data-testid=\"admin-link\">Admin</a> ")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		}
+		if p.LogoutPath != "" {
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<form method=\"post\" action=\"")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var10 string
+			templ_7745c5c3_Var10, templ_7745c5c3_Err = templruntime.NewAttributeExpression(p.Site.Path(p.LogoutPath)).ResolveURL(ctx)
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 71, Col: 58}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var10)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "\"><button type=\"submit\" class=\"btn quiet icon-btn\" aria-label=\"Log out\" title=\"Log out\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -263,12 +284,12 @@ func (p Page) side() templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "</button></form>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "</button></form>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "</div></nav>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "</div></nav>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -293,7 +314,7 @@ func (p Page) top() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<header class=\"top\"><button type=\"button\" class=\"btn quiet icon-btn only-narrow\" data-open-side aria-label=\"Threads\" aria-controls=\"side\" aria-expanded=\"false\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<header class=\"top\"><button type=\"button\" class=\"btn quiet icon-btn only-narrow\" data-open-side aria-label=\"Threads\" aria-controls=\"side\" aria-expanded=\"false\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -301,20 +322,20 @@ func (p Page) top() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "</button><h1 id=\"thread-title\" data-testid=\"thread-title\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "</button><h1 id=\"thread-title\" data-testid=\"thread-title\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		var templ_7745c5c3_Var11 string
-		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(p.heading())
+		var templ_7745c5c3_Var12 string
+		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(p.heading())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 83, Col: 64}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 86, Col: 64}
 		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
+		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "</h1><form class=\"rename\" id=\"rename\" hidden><input id=\"rename-title\" aria-label=\"Title of the thread\" maxlength=\"200\" autocomplete=\"off\"> <button type=\"submit\" class=\"btn\">Save</button> <button type=\"button\" class=\"btn quiet\" data-rename-cancel>Cancel</button></form><span class=\"thread-tools\" id=\"thread-tools\" hidden><button type=\"button\" class=\"btn quiet icon-btn\" id=\"rename-open\" aria-label=\"Rename the thread\" title=\"Rename\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "</h1><span class=\"agent-name\" id=\"thread-agent\" title=\"The assistant of this thread\" hidden data-testid=\"thread-agent\"></span><form class=\"rename\" id=\"rename\" hidden><input id=\"rename-title\" aria-label=\"Title of the thread\" maxlength=\"200\" autocomplete=\"off\"> <button type=\"submit\" class=\"btn\">Save</button> <button type=\"button\" class=\"btn quiet\" data-rename-cancel>Cancel</button></form><span class=\"thread-tools\" id=\"thread-tools\" hidden><button type=\"button\" class=\"btn quiet icon-btn\" id=\"rename-open\" aria-label=\"Rename the thread\" title=\"Rename\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -322,7 +343,7 @@ func (p Page) top() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "</button> <button type=\"button\" class=\"btn quiet icon-btn\" id=\"delete-open\" aria-label=\"Delete the thread\" title=\"Delete\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</button> <button type=\"button\" class=\"btn quiet icon-btn\" id=\"delete-open\" aria-label=\"Delete the thread\" title=\"Delete\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -330,7 +351,7 @@ func (p Page) top() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "</button></span> <span class=\"sp\"></span> <span class=\"live\" id=\"live\" data-state=\"connecting\" data-testid=\"live\">Connecting</span> <button type=\"button\" class=\"btn quiet icon-btn not-narrow\" id=\"keys-open\" aria-label=\"Keyboard shortcuts\" title=\"Keyboard shortcuts\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "</button></span> <span class=\"sp\"></span> <span class=\"live\" id=\"live\" data-state=\"connecting\" data-testid=\"live\">Connecting</span> <button type=\"button\" class=\"btn quiet icon-btn not-narrow\" id=\"keys-open\" aria-label=\"Keyboard shortcuts\" title=\"Keyboard shortcuts\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -338,7 +359,7 @@ func (p Page) top() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</button></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "</button></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -346,7 +367,7 @@ func (p Page) top() templ.Component {
 	})
 }
 
-func empty() templ.Component {
+func (p Page) empty() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -363,7 +384,20 @@ func empty() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<div class=\"empty\" id=\"empty\" data-testid=\"empty\"><svg class=\"empty-line\" viewBox=\"0 0 320 64\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" stroke-linecap=\"round\" aria-hidden=\"true\"><path d=\"M4 20c40 0 56-12 96-12s60 12 100 12 72-8 116-8\"></path> <path d=\"M132 56c0-20 10-30 28-30s28 10 28 30\"></path> <path d=\"M112 56h96\"></path></svg><h2>What shall we work on?</h2><p>Write below and press Enter. You can go on writing while an answer runs: messages wait in line, and each gets its own answer.</p><ul class=\"starters\" aria-label=\"Ideas to start with\"><li><button type=\"button\" class=\"btn\" data-starter=\"Show me what you can do: a heading, a list, a table and a piece of code.\">Show me what you can do</button></li><li><button type=\"button\" class=\"btn\" data-starter=\"Explain how tides work, in three short paragraphs.\">Explain how tides work</button></li><li><button type=\"button\" class=\"btn\" data-starter=\"Write a short, friendly note that moves our meeting to Thursday.\">Draft a short note</button></li></ul></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<div class=\"empty\" id=\"empty\" data-testid=\"empty\"><svg class=\"empty-line\" viewBox=\"0 0 320 64\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" stroke-linecap=\"round\" aria-hidden=\"true\"><path d=\"M4 20c40 0 56-12 96-12s60 12 100 12 72-8 116-8\"></path> <path d=\"M132 56c0-20 10-30 28-30s28 10 28 30\"></path> <path d=\"M112 56h96\"></path></svg><h2>What shall we work on?</h2><p>Write below and press Enter. You can go on writing while an answer runs: messages wait in line, and each gets its own answer.</p><div class=\"assistant\" id=\"assistant\" hidden data-testid=\"assistant\"><label>Assistant <select id=\"agent\" aria-describedby=\"agent-about\" data-testid=\"agent\"></select></label> <a href=\"")
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		var templ_7745c5c3_Var14 string
+		templ_7745c5c3_Var14, templ_7745c5c3_Err = templruntime.NewAttributeExpression(p.Site.Path("/settings?tab=assistants")).ResolveURL(ctx)
+		if templ_7745c5c3_Err != nil {
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 123, Col: 52}
+		}
+		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var14)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "\">Manage assistants</a><p id=\"agent-about\"></p></div><ul class=\"starters\" aria-label=\"Ideas to start with\"><li><button type=\"button\" class=\"btn\" data-starter=\"Show me what you can do: a heading, a list, a table and a piece of code.\">Show me what you can do</button></li><li><button type=\"button\" class=\"btn\" data-starter=\"Explain how tides work, in three short paragraphs.\">Explain how tides work</button></li><li><button type=\"button\" class=\"btn\" data-starter=\"Write a short, friendly note that moves our meeting to Thursday.\">Draft a short note</button></li></ul></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -388,7 +422,7 @@ func dock() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "<div class=\"dock\"><button type=\"button\" class=\"btn to-latest\" id=\"to-latest\" hidden>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div class=\"dock\"><button type=\"button\" class=\"btn to-latest\" id=\"to-latest\" hidden>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -396,7 +430,56 @@ func dock() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, " Latest</button><ol class=\"queue\" id=\"waiting\" aria-label=\"Waiting messages\" hidden data-testid=\"waiting\"></ol><div class=\"compose-note\" id=\"compose-note\" hidden role=\"alert\" data-testid=\"compose-note\"></div><form class=\"composer\" id=\"composer\" data-testid=\"composer\"><textarea id=\"message\" rows=\"1\" aria-label=\"Message\" placeholder=\"Message\" enterkeyhint=\"send\" data-testid=\"message\"></textarea><div class=\"row\"><label class=\"model\"><span class=\"vh\">Model of this thread</span> <select id=\"model\" disabled data-testid=\"model\"><option>Model</option></select></label> <span class=\"sp\"></span> <span class=\"hints\" id=\"hints\" aria-hidden=\"true\"></span> <button type=\"button\" class=\"btn danger\" id=\"stop\" hidden data-testid=\"stop\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, " Latest</button><ul class=\"queue shelf\" id=\"shelf\" aria-label=\"Texts taken back\" hidden data-testid=\"shelf\"></ul><ol class=\"queue\" id=\"waiting\" aria-label=\"Waiting messages\" hidden data-testid=\"waiting\"></ol><div class=\"vh\" role=\"status\" id=\"waiting-status\"></div><div class=\"compose-note\" id=\"compose-note\" hidden role=\"alert\" data-testid=\"compose-note\"></div><form class=\"composer\" id=\"composer\" data-testid=\"composer\"><fieldset class=\"while-busy\" id=\"while-busy\" hidden data-testid=\"while-busy\"><legend class=\"vh\">What Enter does while an answer runs</legend> ")
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		for _, way := range ways() {
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<label title=\"")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var16 string
+			templ_7745c5c3_Var16, templ_7745c5c3_Err = templruntime.NewAttributeExpression(way.title).Resolve(ctx)
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 148, Col: 29}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var16)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\"><input type=\"radio\" name=\"while-busy\" value=\"")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var17 string
+			templ_7745c5c3_Var17, templ_7745c5c3_Err = templruntime.NewAttributeExpression(way.value).Resolve(ctx)
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 148, Col: 87}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var17)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "\"><span>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var18 string
+			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(way.word)
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/chat/chat.templ`, Line: 148, Col: 107}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "</span></label>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		}
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "</fieldset><textarea id=\"message\" rows=\"1\" aria-label=\"Message\" placeholder=\"Message\" enterkeyhint=\"send\" data-testid=\"message\"></textarea><div class=\"row\"><label class=\"model\"><span class=\"vh\">Model of this thread</span> <select id=\"model\" disabled data-testid=\"model\"><option>Model</option></select></label> <span class=\"sp\"></span> <span class=\"hints\" id=\"hints\" aria-hidden=\"true\"></span> <button type=\"button\" class=\"btn danger\" id=\"stop\" hidden data-testid=\"stop\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -404,7 +487,7 @@ func dock() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span>Stop</span> <kbd>Esc</kbd></button> <button type=\"submit\" class=\"btn primary\" id=\"send\" disabled data-testid=\"send\">Send</button></div></form></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span>Stop</span> <kbd>Esc</kbd></button> <button type=\"submit\" class=\"btn primary\" id=\"send\" disabled data-testid=\"send\">Send</button></div></form></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -429,7 +512,7 @@ func dialogs() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<dialog class=\"dialog\" id=\"turn-dialog\" aria-labelledby=\"turn-dialog-title\" data-testid=\"turn-dialog\"><div class=\"dialog-top\"><h2 id=\"turn-dialog-title\">What happened</h2><form method=\"dialog\"><button class=\"btn quiet icon-btn\" aria-label=\"Close\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<dialog class=\"dialog\" id=\"turn-dialog\" aria-labelledby=\"turn-dialog-title\" data-testid=\"turn-dialog\"><div class=\"dialog-top\"><h2 id=\"turn-dialog-title\">What happened</h2><form method=\"dialog\"><button class=\"btn quiet icon-btn\" aria-label=\"Close\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -437,7 +520,7 @@ func dialogs() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "</button></form></div><div class=\"dialog-body\" id=\"turn-dialog-body\"></div></dialog> <dialog class=\"dialog\" id=\"delete-dialog\" aria-labelledby=\"delete-dialog-title\"><h2 id=\"delete-dialog-title\">Delete this thread?</h2><p>Its messages and answers are removed for good, on all your devices. A running answer is stopped.</p><form method=\"dialog\" class=\"actions\"><button class=\"btn\" value=\"keep\" autofocus>Keep it</button> <button class=\"btn danger\" value=\"delete\">Delete thread</button></form></dialog> <dialog class=\"dialog\" id=\"keys-dialog\" aria-labelledby=\"keys-dialog-title\"><div class=\"dialog-top\"><h2 id=\"keys-dialog-title\">Keyboard</h2><form method=\"dialog\"><button class=\"btn quiet icon-btn\" aria-label=\"Close\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "</button></form></div><div class=\"dialog-body\" id=\"turn-dialog-body\"></div></dialog> <dialog class=\"dialog\" id=\"delete-dialog\" aria-labelledby=\"delete-dialog-title\"><h2 id=\"delete-dialog-title\">Delete this thread?</h2><p>Its messages and answers are removed for good, on all your devices. A running answer is stopped.</p><form method=\"dialog\" class=\"actions\"><button class=\"btn\" value=\"keep\" autofocus>Keep it</button> <button class=\"btn danger\" value=\"delete\">Delete thread</button></form></dialog> <dialog class=\"dialog\" id=\"keys-dialog\" aria-labelledby=\"keys-dialog-title\"><div class=\"dialog-top\"><h2 id=\"keys-dialog-title\">Keyboard</h2><form method=\"dialog\"><button class=\"btn quiet icon-btn\" aria-label=\"Close\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -445,7 +528,7 @@ func dialogs() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "</button></form></div><dl class=\"keys\"><dt><kbd>Enter</kbd></dt><dd>Send; while an answer runs, put in line behind it</dd><dt><kbd data-mod>Ctrl</kbd> <kbd>Enter</kbd></dt><dd>Stop the running answer and send now</dd><dt><kbd>Shift</kbd> <kbd>Enter</kbd></dt><dd>New line</dd><dt><kbd>Esc</kbd></dt><dd>Stop the running answer; what was shown stays</dd><dt><kbd>Alt</kbd> <kbd>N</kbd></dt><dd>New thread</dd><dt><kbd>/</kbd></dt><dd>Go to the message box</dd><dt><kbd data-mod>Ctrl</kbd> <kbd>K</kbd></dt><dd>Search threads</dd><dt><kbd>?</kbd></dt><dd>This list</dd></dl></dialog>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "</button></form></div><dl class=\"keys\"><dt><kbd>Enter</kbd></dt><dd>Send; while an answer runs, what is chosen above the message box: queue, steer, or stop and send</dd><dt><kbd data-mod>Ctrl</kbd> <kbd>Enter</kbd></dt><dd>Steer: let the message join the running answer; queue it where steer is chosen</dd><dt><kbd data-mod>Ctrl</kbd> <kbd>Shift</kbd> <kbd>Enter</kbd></dt><dd>Stop the running answer and send now</dd><dt><kbd>↑</kbd></dt><dd>In an empty box: edit the waiting message that was written last</dd><dt><kbd>Shift</kbd> <kbd>Enter</kbd></dt><dd>New line</dd><dt><kbd>Esc</kbd></dt><dd>Stop the running answer; what was shown stays</dd><dt><kbd>Alt</kbd> <kbd>N</kbd></dt><dd>New thread</dd><dt><kbd>/</kbd></dt><dd>Go to the message box</dd><dt><kbd data-mod>Ctrl</kbd> <kbd>K</kbd></dt><dd>Search threads</dd><dt><kbd>?</kbd></dt><dd>This list</dd></dl></dialog>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
