@@ -239,7 +239,8 @@ type RunRows interface {
 	LatestBinding(ctx context.Context, runID string) (BindingRow, error)
 	MarkApplied(ctx context.Context, bindingID string) error
 
-	// AppendCommand stores a command with the run's next sequence number.
+	// AppendCommand stores a command with the run's next sequence number, as pending
+	// unless it says parked.
 	AppendCommand(ctx context.Context, c CommandRow) (seq uint64, err error)
 	Command(ctx context.Context, runID string, seq uint64) (CommandRow, error)
 	// OpenCommands lists the unanswered commands of a run in order.

@@ -2,84 +2,188 @@ package chat
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-// claim takes a waiting message out of the queue and makes the turn that it
-// becomes, in the caller's transaction: turn, replacement event, run, binding and
-// command. With a routeErr the turn is stored as failed at once (SQ60, SQ61), so
-// that the person sees why.
-//
-// The caller holds the thread's lock and has found it idle. A message that is
-// gone is errClaimLost (CG78): nothing was appended then.
-func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q gateway.QueueRow, route gateway.Route, routeErr error) (gateway.TurnRow, error) {
-	t := gateway.TurnRow{
-		ID: newID(), OrgID: th.OrgID, AccountID: th.AccountID, ThreadID: th.ID, InputEventID: q.EventID,
-		Status: gateway.TurnPending, CreatedAt: u.now,
-		Model: route.Model, Route: route.ModelProviderID,
-	}
-	if q.EventID == "" {
-		return t, wire.NewError(gateway.CodeQueueAssociationRequired, "A turn needs the waiting message that it takes.")
-	}
-	if err := u.LockQueueRow(ctx, q.EventID); err != nil {
-		return t, err
-	}
-	if ok, err := u.Dequeue(ctx, q.EventID); err != nil {
-		return t, err
-	} else if !ok {
-		return t, errClaimLost
-	}
-	if routeErr != nil {
-		t.Model = q.Model
-		return s.claimFailed(ctx, u, t, q, routeErr)
-	}
-	body, err := s.bind(ctx, u, &t, q, route)
-	if err != nil {
-		return t, err
-	}
-	if err := s.insertTurn(ctx, u, t, q); err != nil {
-		return t, err
-	}
-	if _, err := u.AppendCommand(ctx, gateway.CommandRow{
-		RunID: t.RunID, TurnID: t.ID, Kind: wire.TypePromptRequest, Body: body, CreatedAt: u.now,
-	}); err != nil {
-		return t, err
-	}
-	u.afterCommit(func() { s.lives.add(s.newLive(t)) })
-	u.state(t)
-	u.wakes = append(u.wakes, t.RunID)
-	return t, nil
+// candidate is a waiting message that may become a turn, with the route that was
+// found for it. origin is the site that its sender came through, if that is known.
+type candidate struct {
+	orgID, threadID string
+	eventID         string
+	route           gateway.Route
+	routeErr        error
+	origin          string
+}
+
+// claimResult says what became of a candidate.
+type claimResult string
+
+// The results of a claim. Only started and refused leave a trace in the store.
+const (
+	claimStarted claimResult = "started" // it is a turn now: pending, queued or failed
+	claimRefused claimResult = "refused" // admission refused it, in the thread
+	claimBusy    claimResult = "busy"    // the thread takes no turn now
+	claimMoved   claimResult = "moved"   // another message is first in line
+	claimLost    claimResult = "lost"    // it was recalled or taken meanwhile (CG78)
+)
+
+// claimed is what a claim did, and the reply to the send of its message.
+type claimed struct {
+	result claimResult
+	turn   gateway.TurnRow
+	input  gateway.QueueRow
+	reply  *gateway.SendReply // set if the send had none that stands yet
 }
 
 // errClaimLost tells that a waiting message was recalled or taken meanwhile.
 var errClaimLost = errors.New("chat: the waiting message is gone")
 
-// insertTurn stores the turn and the replacement event that binds its message.
-func (s *Service) insertTurn(ctx context.Context, u *unit, t gateway.TurnRow, q gateway.QueueRow) error {
+// claimHead makes a turn of a candidate, in one transaction: org, thread and queue
+// row are locked in this order, and only then is it looked at whether the thread
+// is idle and the message still its head. Who is too late leaves nothing behind,
+// not even a used sequence number.
+func (s *Service) claimHead(ctx context.Context, c candidate) (done claimed, err error) {
+	err = s.update(ctx, func(u *unit) error {
+		done = claimed{result: claimBusy}
+		if err := u.LockOrg(ctx, c.orgID); err != nil {
+			return err
+		}
+		if err := u.LockThread(ctx, c.threadID); err != nil {
+			return err
+		}
+		th, err := u.Thread(ctx, c.threadID)
+		if err != nil || !idle(th) {
+			return err
+		}
+		u.of(th)
+		done.result = claimLost
+		head, err := u.QueueHead(ctx, c.threadID)
+		if errors.Is(err, gateway.ErrNoRow) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if head.EventID != c.eventID {
+			done.result = claimMoved
+			return nil
+		}
+		done, err = s.claim(ctx, u, th, head, c)
+		return err
+	})
+	return done, err
+}
+
+// idle tells whether a thread may take a turn: none is active, and none that was
+// cancelled waits for its host's end (CG81) or for a delivery (SQ35).
+func idle(th gateway.ThreadRow) bool {
+	return th.Active == nil && !th.Recovering && th.DeletedAt == 0
+}
+
+// claim takes a waiting message out of the queue and makes the turn that it
+// becomes: turn, replacement event, run, binding and command. Without a route the
+// turn is stored as failed at once (SQ60, SQ61), so that the person sees why; at
+// a limit of its org it is stored as queued (SQ56). The caller holds the locks and
+// has found the thread idle.
+func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q gateway.QueueRow, c candidate) (claimed, error) {
+	done := claimed{result: claimLost, input: q}
+	if q.EventID == "" {
+		return done, wire.NewError(gateway.CodeQueueAssociationRequired, "A turn needs the waiting message that it takes.")
+	}
+	if err := u.LockQueueRow(ctx, q.EventID); err != nil {
+		return done, err
+	}
+	if ok, err := u.Dequeue(ctx, q.EventID); err != nil || !ok {
+		return done, err
+	}
 	input, err := u.Event(ctx, q.EventID)
 	if err != nil {
-		return fmt.Errorf("claim %s: %w", q.EventID, err)
+		return done, fmt.Errorf("claim %s: %w", q.EventID, err)
 	}
-	if err := u.InsertTurn(ctx, t); err != nil {
-		return err
+	code, admission, err := s.refusal(ctx, u, th.OrgID, th.AccountID, c.route.Billing)
+	if err != nil {
+		return done, err
 	}
-	if err := u.AddMoment(ctx, t.ID, q.CreatedAt, "queued", ""); err != nil {
-		return err
+	if code != "" {
+		done.result = claimRefused
+		if err := s.reject(ctx, u, input, code, c.origin); err != nil {
+			return done, err
+		}
+		err := s.answer(ctx, u, &done, gateway.SendReply{Disposition: gateway.DispositionRefused})
+		return done, err
 	}
-	if err := u.AddMoment(ctx, t.ID, u.now, "claimed", t.Route); err != nil {
+	done.result = claimStarted
+	if done.turn, err = s.makeTurn(ctx, u, th, q, input, c, admission); err != nil {
+		return done, err
+	}
+	err = s.answer(ctx, u, &done, startedReply(done.turn))
+	return done, err
+}
+
+// makeTurn stores the turn of a message that was taken out of the queue.
+func (s *Service) makeTurn(ctx context.Context, u *unit, th gateway.ThreadRow, q gateway.QueueRow, input gateway.Event, c candidate, a gateway.Admission) (gateway.TurnRow, error) {
+	t := gateway.TurnRow{
+		ID: newID(), OrgID: th.OrgID, AccountID: th.AccountID, ThreadID: th.ID, InputEventID: q.EventID, CreatedAt: u.now,
+		Model: c.route.Model, Route: c.route.ModelProviderID, Billing: string(c.route.Billing), Family: c.route.Family,
+	}
+	if c.routeErr != nil {
+		t.Model, t.Error = q.Model, endCode(wire.CodeOf(c.routeErr))
+		if err := s.insertTurn(ctx, u, &t, q, input, causeNoRoute); err != nil {
+			return t, err
+		}
+		return t, u.append(ctx, &gateway.Event{ID: newID(), EventType: gateway.EventTurnFailed, TurnID: t.ID, Error: t.Error})
+	}
+	wait, err := s.mustWait(ctx, u, th.OrgID, th.AccountID, a)
+	if err != nil {
+		return t, err
+	}
+	body, err := s.bind(ctx, u, &t, q, c.route)
+	if err != nil {
+		return t, err
+	}
+	command := gateway.CommandRow{RunID: t.RunID, Kind: wire.TypePromptRequest, Body: body, State: gateway.CommandPending, CreatedAt: u.now}
+	command.TurnID = t.ID
+	why := causeClaimed
+	if wait {
+		why, command.State, t.MarkerEventID = causeOrgFull, gateway.CommandParked, newID()
+	}
+	if err := s.insertTurn(ctx, u, &t, q, input, why); err != nil {
+		return t, err
+	}
+	if wait {
+		if err := s.markWaiting(ctx, u, t); err != nil {
+			return t, err
+		}
+	} else {
+		u.wakes = append(u.wakes, t.RunID)
+	}
+	u.afterCommit(func() {
+		s.lives.add(s.newLive(t))
+		if wait {
+			s.waiting.add(t.OrgID, t.ID)
+		}
+	})
+	_, err = u.AppendCommand(ctx, command)
+	return t, err
+}
+
+// insertTurn stores the turn and the replacement event that binds its message.
+func (s *Service) insertTurn(ctx context.Context, u *unit, t *gateway.TurnRow, q gateway.QueueRow, input gateway.Event, why cause) error {
+	detail := t.Route
+	if t.Error != "" {
+		detail = string(t.Error)
+	}
+	before := []mark{{at: q.ReceivedAt, stage: "received"}, {at: q.CreatedAt, stage: "queued"}}
+	if err := u.transition(ctx, t, why, detail, before...); err != nil {
 		return err
 	}
 	return u.append(ctx, &gateway.Event{
 		ID: newID(), EventType: gateway.EventInputPrompt, TurnID: t.ID,
-		RevokesEventID: q.EventID, OriginID: originOf(q), UserMessage: input.UserMessage,
+		RevokesEventID: q.EventID, OriginID: originOf(q), UserMessage: onModel(input.UserMessage, t.Model),
 	})
 }
 
@@ -92,105 +196,22 @@ func originOf(q gateway.QueueRow) string {
 	return q.OriginID
 }
 
-func (s *Service) claimFailed(ctx context.Context, u *unit, t gateway.TurnRow, q gateway.QueueRow, cause error) (gateway.TurnRow, error) {
-	t.Status, t.EndedAt, t.Error = gateway.TurnFailed, u.now, endCode(wire.CodeOf(cause))
-	if err := s.insertTurn(ctx, u, t, q); err != nil {
-		return t, err
+// onModel is a message as its turn takes it: model parts of the client are gone,
+// and the model that it runs on, if there is one, stands last (CG68).
+func onModel(m *gateway.UserMessage, model string) *gateway.UserMessage {
+	if m == nil {
+		return nil
 	}
-	if err := u.AddMoment(ctx, t.ID, u.now, string(t.Status), string(t.Error)); err != nil {
-		return t, err
-	}
-	u.state(t)
-	return t, u.append(ctx, &gateway.Event{
-		ID: newID(), EventType: gateway.EventTurnFailed, TurnID: t.ID, Error: t.Error,
-	})
-}
-
-// bind finds or makes the run of the thread at the route's host and the binding
-// for the route, and builds the command that starts the turn.
-func (s *Service) bind(ctx context.Context, u *unit, t *gateway.TurnRow, q gateway.QueueRow, route gateway.Route) (json.RawMessage, error) {
-	run, err := s.runFor(ctx, u, *t, route)
-	if err != nil {
-		return nil, err
-	}
-	binding, fresh, err := s.bindingFor(ctx, u, run, route)
-	if err != nil {
-		return nil, err
-	}
-	t.RunID, t.BindingID, t.HostID = run.ID, binding.ID, run.HostID
-	t.VirtualTurnID = wire.NewVirtualTurnID()
-	cmd := wire.PromptRequest{
-		Type: wire.TypePromptRequest, RunID: run.ID, TurnID: t.VirtualTurnID, OperationKey: randomHex(16),
-		RuntimeBindingID: binding.ID, RuntimeThreadID: binding.VirtualThreadID, Prompt: q.Prompt,
-		Model: route.Model, ModelProvider: route.ModelProvider, ModelProviderID: route.ModelProviderID,
-		AllowedTools: []string{}, Mode: "chat", RequestedMode: "chat",
-		Workspace: wire.Workspace{ID: workspaceOf(run), TargetRef: run.TargetRef},
-	}
-	if o := q.Options; o != nil {
-		if o.ReasoningEffort != "" {
-			cmd.ReasoningEffort = &o.ReasoningEffort
-		}
-		if o.MaxOutputTokens != 0 {
-			cmd.MaxOutputTokens = &o.MaxOutputTokens
+	taken := &gateway.UserMessage{Version: m.Version, Parts: make([]gateway.Part, 0, len(m.Parts)+1)}
+	for _, p := range m.Parts {
+		if p.Type != partModel {
+			taken.Parts = append(taken.Parts, p)
 		}
 	}
-	if fresh && binding.ContinueFrom != "" {
-		cmd.ContinueFrom = &binding.ContinueFrom
+	if model != "" {
+		taken.Parts = append(taken.Parts, gateway.Part{Type: partModel, SelectedModel: model})
 	}
-	return encode(cmd), nil
-}
-
-// workspaceOf is the opaque workspace of a run: its thread.
-func workspaceOf(run gateway.RunRow) string { return run.ThreadID }
-
-// sessionOf is the session of a run's scope at its host: one for each thread.
-func sessionOf(run gateway.RunRow) string { return "chat:" + run.ThreadID }
-
-func (s *Service) runFor(ctx context.Context, u *unit, t gateway.TurnRow, route gateway.Route) (gateway.RunRow, error) {
-	run, err := u.RunFor(ctx, t.ThreadID, route.HostID, route.TargetRef)
-	if !errors.Is(err, gateway.ErrNoRow) {
-		return run, err
-	}
-	run = gateway.RunRow{
-		ID: newID(), OrgID: t.OrgID, AccountID: t.AccountID, ThreadID: t.ThreadID,
-		HostID: route.HostID, TargetRef: route.TargetRef, CreatedAt: u.now,
-	}
-	return run, u.InsertRun(ctx, run)
-}
-
-// bindingFor gives the binding that the turn runs in. A binding is pinned to its
-// route (RH29), and its native conversation knows only its own turns: so the
-// newest one is used again if the route is the same, and any other route, also
-// one used before, gets a new binding that continues from the newest. One whose
-// first command never took effect is left behind.
-func (s *Service) bindingFor(ctx context.Context, u *unit, run gateway.RunRow, route gateway.Route) (b gateway.BindingRow, fresh bool, err error) {
-	latest, err := u.LatestBinding(ctx, run.ID)
-	if err != nil && !errors.Is(err, gateway.ErrNoRow) {
-		return b, false, err
-	}
-	known := err == nil
-	if known && latest.Model == route.Model && latest.ModelProvider == route.ModelProvider &&
-		latest.ModelProviderID == route.ModelProviderID {
-		return latest, false, nil
-	}
-	b = gateway.BindingRow{
-		ID: newID(), RunID: run.ID, Model: route.Model, ModelProvider: route.ModelProvider,
-		ModelProviderID: route.ModelProviderID, VirtualThreadID: wire.NewVirtualThreadID(), CreatedAt: u.now,
-	}
-	if known && can(route, wire.CapabilityContinueFrom) {
-		b.ContinueFrom = latest.ID
-	}
-	return b, true, u.InsertBinding(ctx, b)
-}
-
-func can(route gateway.Route, capability string) bool {
-	return route.Capabilities == nil || slices.Contains(route.Capabilities, capability)
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
+	return taken
 }
 
 // drainSoon looks at a thread in the background: see drain.
@@ -224,77 +245,63 @@ func (s *Service) drainIdle(ctx context.Context) error {
 // message for a turn). It does nothing if the thread is not idle; each end of a
 // turn, each start of the program and each sweep comes through here.
 func (s *Service) drain(ctx context.Context, threadID string) error {
+	return s.launch(ctx, threadID, nil, func(claimed) {})
+}
+
+// launch is drain with a first candidate, if there is one, whose route is known;
+// done is told of every claim.
+func (s *Service) launch(ctx context.Context, threadID string, first *candidate, done func(claimed)) error {
 	for {
-		head, th, err := s.next(ctx, threadID)
-		if err != nil || head == nil {
+		c, err := first, error(nil)
+		if first = nil; c == nil {
+			c, err = s.next(ctx, threadID)
+		}
+		if err != nil || c == nil {
 			return err
 		}
-		owner := gateway.Actor{AccountID: th.AccountID, OrgID: th.OrgID}
-		model := head.Model
-		if model == "" && th.Model != nil {
-			model = *th.Model
-		}
-		route, routeErr := s.routes.Resolve(ctx, owner, model)
-		if routeErr != nil && (transient(routeErr) || s.settling()) {
-			s.log.Debug("no route for a waiting message yet", "thread", threadID, "error", routeErr)
-			return nil
-		}
-		again := false
-		var status gateway.TurnStatus
-		err = s.update(ctx, func(u *unit) error {
-			again = false
-			if err := u.LockThread(ctx, threadID); err != nil {
-				return err
-			}
-			th, err := u.Thread(ctx, threadID)
-			if err != nil || th.Active != nil || th.Recovering || th.DeletedAt != 0 {
-				return err
-			}
-			u.of(th)
-			now, err := u.QueueHead(ctx, threadID)
-			if errors.Is(err, gateway.ErrNoRow) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if now.EventID != head.EventID {
-				again = true
-				return nil
-			}
-			t, err := s.claim(ctx, u, th, now, route, routeErr)
-			status = t.Status
+		claim, err := s.claimHead(ctx, *c)
+		if err != nil {
 			return err
-		})
-		if errors.Is(err, errClaimLost) {
-			continue
 		}
+		done(claim)
 		// A turn that failed at once leaves the thread idle for the next.
-		if err != nil || (!again && status != gateway.TurnFailed) {
-			return err
+		if claim.result == claimBusy || (claim.result == claimStarted && !claim.turn.Status.Final()) {
+			return nil
 		}
 	}
 }
 
-// next reads the head of the queue if the thread could start it.
-func (s *Service) next(ctx context.Context, threadID string) (head *gateway.QueueRow, th gateway.ThreadRow, err error) {
-	err = s.store.View(ctx, func(tx gateway.ChatTx) error {
+// next gives the head of the queue with its route, if the thread could start it.
+func (s *Service) next(ctx context.Context, threadID string) (*candidate, error) {
+	var th gateway.ThreadRow
+	var head gateway.QueueRow
+	err := s.store.View(ctx, func(tx gateway.ChatTx) (err error) {
 		if th, err = tx.Thread(ctx, threadID); err != nil {
 			return err
 		}
-		if th.Active != nil || th.Recovering || th.DeletedAt != 0 || th.Waiting == 0 {
-			return nil
+		if !idle(th) || th.Waiting == 0 {
+			return gateway.ErrNoRow
 		}
-		q, err := tx.QueueHead(ctx, threadID)
-		if err == nil {
-			head = &q
-		}
+		head, err = tx.QueueHead(ctx, threadID)
 		return err
 	})
 	if errors.Is(err, gateway.ErrNoRow) {
-		return nil, th, nil
+		return nil, nil
 	}
-	return head, th, err
+	if err != nil {
+		return nil, err
+	}
+	c := &candidate{orgID: th.OrgID, threadID: threadID, eventID: head.EventID}
+	model := head.Model
+	if model == "" && th.Model != nil {
+		model = *th.Model
+	}
+	c.route, c.routeErr = s.routes.Resolve(ctx, gateway.Actor{AccountID: th.AccountID, OrgID: th.OrgID}, model)
+	if c.routeErr != nil && (transient(c.routeErr) || s.settling()) {
+		s.log.Debug("no route for a waiting message yet", "thread", threadID, "error", c.routeErr)
+		return nil, nil
+	}
+	return c, nil
 }
 
 // settling tells whether the program has started so lately that a route may be
@@ -311,24 +318,4 @@ func transient(err error) bool {
 		return false
 	}
 	return true
-}
-
-// endCode is the code that a turn ends with for an error of its route or host:
-// codes of the relay contract are not for people.
-func endCode(code wire.Code) wire.Code {
-	switch code {
-	case wire.CodeNoHost, gateway.CodeRouteUnavailable, wire.CodeHostOffline, wire.CodeHostLost, wire.CodeHostRestarted,
-		wire.CodeModelFailed, wire.CodeModelUnreachable, wire.CodeModelRateLimited, wire.CodeModelOverloaded,
-		wire.CodeModelCredentialInvalid, wire.CodeModelNotFound, wire.CodeModelRequestRefused, wire.CodeModelRefused,
-		wire.CodeModelStreamCut, wire.CodeModelStreamInvalid, wire.CodeModelStalled, wire.CodeModelOutputIncomplete,
-		wire.CodeModelOutputEmpty, wire.CodeModelToolCallUnsupported, wire.CodeTurnDeadline:
-		return code
-	case gateway.CodeModelUnknown, gateway.CodeModelNotAllowed:
-		return wire.CodeModelNotFound
-	case wire.CodeRouteNotActive, wire.CodeCatalogEmpty, wire.CodeProviderNotReady:
-		return gateway.CodeRouteUnavailable
-	case wire.CodeOutputLimitUnsupported, wire.CodeReasoningInvalid, wire.CodeImageInvalid, wire.CodeCommandInvalid:
-		return wire.CodeModelRequestRefused
-	}
-	return wire.CodeInternal
 }

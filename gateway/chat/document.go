@@ -3,7 +3,6 @@ package chat
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -13,7 +12,17 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-const maxParts = 64
+const (
+	maxParts     = 64
+	maxModelName = 256 // bytes
+)
+
+// The types of parts that a person may send. A model part says on which model the
+// sender thought to be; the claim puts the server's in its place (CG68).
+const (
+	partText  = "text"
+	partModel = "model"
+)
 
 // render checks a user message and gives the prompt that it stands for: its text
 // parts in order, nothing inserted between them (CG2).
@@ -32,8 +41,13 @@ func render(m gateway.UserMessage) (string, error) {
 		switch {
 		case p.Type == "":
 			return "", fieldError(path+".type", "required", "A part needs a type.")
-		case p.Type != "text":
-			return "", fieldError(path+".type", "enum", "Only text parts can be sent.")
+		case p.Type == partModel:
+			if n := len(p.SelectedModel); n == 0 || n > maxModelName || !utf8.ValidString(p.SelectedModel) || strings.ContainsRune(p.SelectedModel, 0) {
+				return "", fieldError(path+".selectedModel", "required", "A model part names a model.")
+			}
+			continue
+		case p.Type != partText:
+			return "", fieldError(path+".type", "enum", "Only text and model parts can be sent.")
 		case strings.ContainsRune(p.Text, 0):
 			return "", fieldError(path+".text", "nul", "A message must not hold the NUL character.")
 		case !utf8.ValidString(p.Text):
@@ -101,8 +115,9 @@ func replay(first gateway.ClientEvent, actor gateway.Actor, kind gateway.ClientE
 	if first.AccountID != actor.AccountID || first.Kind != kind {
 		return reply, errClientEventInUse()
 	}
-	if err := json.Unmarshal(first.Reply, &reply); err != nil {
-		return reply, fmt.Errorf("decode stored reply: %w", err)
+	reply, err := decodeReply(first)
+	if err != nil {
+		return reply, err
 	}
 	reply.Replayed = true
 	reply.Differs = hash != "" && hash != first.ContentHash

@@ -9,15 +9,13 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-// ending says how a turn ends.
+// ending says how and why a turn ends.
 type ending struct {
-	status  gateway.TurnStatus
+	cause   cause
 	error   wire.Code
 	reason  string
 	finish  string
 	retryAt string
-	// onlyPending leaves a turn alone that runs by now.
-	onlyPending bool
 	// hostDone tells that the host has nothing of the turn any more, or never had.
 	hostDone bool
 	// abandon tells that the prompt must not reach a host any more, even if
@@ -25,11 +23,14 @@ type ending struct {
 	abandon bool
 }
 
+// status is the state that the turn ends in.
+func (e ending) status() gateway.TurnStatus { return e.cause.leads() }
+
 // output is the kind of event in which the text that was shown stays: a message
 // only of a completed turn (DT49), none where the text does not stand.
 func (e ending) output() gateway.EventType {
 	switch {
-	case e.status == gateway.TurnCompleted:
+	case e.status() == gateway.TurnCompleted:
 		return gateway.EventOutputMessage
 	case e.retracts():
 		return ""
@@ -41,7 +42,7 @@ func (e ending) output() gateway.EventType {
 func (e ending) retracts() bool { return e.error == wire.CodeModelOutputIncomplete }
 
 func (e ending) event() gateway.EventType {
-	switch e.status {
+	switch e.status() {
 	case gateway.TurnCompleted:
 		return gateway.EventTurnCompleted
 	case gateway.TurnCancelled:
@@ -52,16 +53,16 @@ func (e ending) event() gateway.EventType {
 	return gateway.EventTurnFailed
 }
 
-// outputs makes the events that stand for the text of a turn: ranges without gap
-// or overlap, each at most MaxOutputEventBytes. It renders them, so it is called
-// outside of transactions.
-func (s *Service) outputs(turnID string, kind gateway.EventType, text string) []*gateway.Event {
+// outputs makes the events that stand for the text of a turn that none stands for
+// yet: ranges without gap or overlap, each at most MaxOutputEventBytes. It renders
+// them, so it is called outside of transactions.
+func (s *Service) outputs(turnID string, kind gateway.EventType, text answer) []*gateway.Event {
 	if kind == "" {
 		return nil
 	}
 	var events []*gateway.Event
-	var at int64
-	for _, piece := range cut(text, gateway.MaxOutputEventBytes) {
+	at := text.from
+	for _, piece := range cut(text.rest(), gateway.MaxOutputEventBytes) {
 		from, to := at, at+int64(len(piece))
 		events = append(events, &gateway.Event{
 			ID: newID(), EventType: kind, TurnID: turnID, Content: &piece, From: &from, To: &to,
@@ -73,16 +74,17 @@ func (s *Service) outputs(turnID string, kind gateway.EventType, text string) []
 }
 
 // textOf is the text that was shown of a turn so far.
-func (s *Service) textOf(ctx context.Context, lt *live, turnID string) (string, error) {
+func (s *Service) textOf(ctx context.Context, lt *live, turnID string) (answer, error) {
 	if lt != nil {
 		return lt.shown(), nil
 	}
-	text := ""
+	var text answer
 	err := s.store.View(ctx, func(tx gateway.ChatTx) error {
 		deltas, err := tx.Deltas(ctx, turnID)
-		for _, d := range deltas {
-			text += d.Text
+		if err != nil {
+			return err
 		}
+		text, err = answerOf(ctx, tx, turnID, deltas)
 		return err
 	})
 	return text, err
@@ -91,27 +93,29 @@ func (s *Service) textOf(ctx context.Context, lt *live, turnID string) (string, 
 // settle writes the end of a turn that is not final: what stays of its text, the
 // terminal event, and what its host must be told. The caller has made outputs by
 // ending.output. It holds the turn's gate, or the host has told the end.
-func (s *Service) settle(ctx context.Context, u *unit, t gateway.TurnRow, e ending, text string, outputs []*gateway.Event) error {
-	t.Status, t.Error, t.Reason, t.EndedAt = e.status, e.error, e.reason, u.now
+func (s *Service) settle(ctx context.Context, u *unit, t gateway.TurnRow, e ending, text answer, outputs []*gateway.Event) error {
+	t.Error, t.Reason = e.error, e.reason
 	if !e.hostDone {
-		known, err := s.stopAtHost(ctx, u, t, e.abandon)
+		known, err := s.stopAtHost(ctx, u, t, e)
 		if err != nil {
 			return err
 		}
-		if known && e.status == gateway.TurnCancelled {
+		if known && e.status() == gateway.TurnCancelled {
 			t.RecoverBy = s.recoverBy(u)
 		}
 	}
-	if e.retracts() && text != "" {
-		t.Partial, u.retract = &text, t.ID
+	if rest := text.rest(); e.retracts() && rest != "" {
+		t.Partial, u.retract = &rest, t.ID
 	}
-	events := append(outputs, &gateway.Event{
-		ID: newID(), EventType: e.event(), TurnID: t.ID, Error: e.error, Reason: e.reason, Finish: e.finish, RetryAt: e.retryAt,
-	})
-	if err := u.append(ctx, events...); err != nil {
+	if err := u.append(ctx, append(unmark(t), outputs...)...); err != nil {
 		return err
 	}
-	if err := u.UpdateTurn(ctx, t); err != nil {
+	if err := s.deliverTaken(ctx, u, t); err != nil {
+		return err
+	}
+	if err := u.append(ctx, &gateway.Event{
+		ID: newID(), EventType: e.event(), TurnID: t.ID, Error: e.error, Reason: e.reason, Finish: e.finish, RetryAt: e.retryAt,
+	}); err != nil {
 		return err
 	}
 	if err := u.DropDeltas(ctx, t.ID); err != nil {
@@ -121,17 +125,27 @@ func (s *Service) settle(ctx context.Context, u *unit, t gateway.TurnRow, e endi
 	if detail == "" {
 		detail = e.reason
 	}
-	if err := u.AddMoment(ctx, t.ID, u.now, string(e.status), detail); err != nil {
+	if err := u.transition(ctx, &t, e.cause, detail); err != nil {
 		return err
 	}
-	u.state(t)
+	if err := s.leaveSteers(ctx, u, t); err != nil {
+		return err
+	}
 	u.wakes = append(u.wakes, t.RunID)
+	s.over(u, t)
+	return nil
+}
+
+// over lets memory forget a turn that has just become final, and offers its place
+// to the next turn of the org.
+func (s *Service) over(u *unit, t gateway.TurnRow) {
 	u.afterCommit(func() {
 		if lt := s.lives.turn(t.ID); lt != nil {
 			s.lives.remove(lt)
 		}
+		s.waiting.remove(t.OrgID, t.ID)
+		s.promoteSoon(t.OrgID)
 	})
-	return nil
 }
 
 // recoverBy is when a turn that is cancelled now is given up by its thread.
@@ -140,7 +154,7 @@ func (s *Service) recoverBy(u *unit) int64 { return u.now + s.limits.CancelRecov
 // stopAtHost sees to it that a turn does not go on at its host. A prompt that was
 // never given to a host is dropped (SQ23), and known is false: there is nothing
 // to recover. Else an interrupt is queued behind it (decisions §2.21).
-func (s *Service) stopAtHost(ctx context.Context, u *unit, t gateway.TurnRow, abandon bool) (known bool, err error) {
+func (s *Service) stopAtHost(ctx context.Context, u *unit, t gateway.TurnRow, e ending) (known bool, err error) {
 	cmds, err := u.TurnCommands(ctx, t.ID)
 	if err != nil {
 		return false, err
@@ -150,11 +164,11 @@ func (s *Service) stopAtHost(ctx context.Context, u *unit, t gateway.TurnRow, ab
 		switch {
 		case c.Kind == wire.TypeRunControl:
 			stopped = true
-		case c.State == gateway.CommandPending:
+		case c.State == gateway.CommandPending, c.State == gateway.CommandParked:
 			err = u.SetCommand(ctx, c.RunID, c.Seq, gateway.CommandDropped, "")
 		case c.State == gateway.CommandSent:
 			known = true
-			if abandon {
+			if e.abandon {
 				err = u.SetCommand(ctx, c.RunID, c.Seq, gateway.CommandDropped, "")
 			}
 		case c.State == gateway.CommandAcked:
@@ -167,10 +181,10 @@ func (s *Service) stopAtHost(ctx context.Context, u *unit, t gateway.TurnRow, ab
 	if !known || stopped {
 		return known, nil
 	}
-	return known, s.sendInterrupt(ctx, u, t)
+	return known, s.sendInterrupt(ctx, u, t, string(e.status()))
 }
 
-func (s *Service) sendInterrupt(ctx context.Context, u *unit, t gateway.TurnRow) error {
+func (s *Service) sendInterrupt(ctx context.Context, u *unit, t gateway.TurnRow, reason string) error {
 	b, err := u.Binding(ctx, t.BindingID)
 	if err != nil {
 		return fmt.Errorf("interrupt %s: %w", t.ID, err)
@@ -178,7 +192,7 @@ func (s *Service) sendInterrupt(ctx context.Context, u *unit, t gateway.TurnRow)
 	_, err = u.AppendCommand(ctx, gateway.CommandRow{
 		RunID: t.RunID, TurnID: t.ID, Kind: wire.TypeRunControl, CreatedAt: u.now,
 		Body: encode(wire.RunControl{
-			Type: wire.TypeRunControl, RunID: t.RunID, Action: "interrupt", Reason: string(t.Status),
+			Type: wire.TypeRunControl, RunID: t.RunID, Action: "interrupt", Reason: reason,
 			TurnID: t.VirtualTurnID, RuntimeBindingID: b.ID, RuntimeThreadID: b.VirtualThreadID,
 		}),
 	})
@@ -201,6 +215,9 @@ func (s *Service) hostDone(ctx context.Context, u *unit, t gateway.TurnRow) erro
 			}
 		}
 	}
+	if err := s.freeHeld(ctx, u, t); err != nil {
+		return err
+	}
 	return s.release(ctx, u, t)
 }
 
@@ -221,8 +238,8 @@ func (s *Service) release(ctx context.Context, u *unit, t gateway.TurnRow) error
 }
 
 // endTurn ends a turn in its host's stead. also, if given, runs in the same
-// transaction, whether the turn is final or not. A turn that is final stays as it
-// is. Afterwards the thread's queue is looked at.
+// transaction, whatever the state of the turn. A turn that the cause does not
+// change stays as it is. Afterwards the thread's queue is looked at.
 func (s *Service) endTurn(ctx context.Context, turnID string, e ending, also func(u *unit, t gateway.TurnRow) error) error {
 	lt := s.lives.turn(turnID)
 	if lt != nil {
@@ -249,7 +266,7 @@ func (s *Service) endTurn(ctx context.Context, turnID string, e ending, also fun
 				return err
 			}
 		}
-		if t.Status.Final() || (e.onlyPending && t.Status != gateway.TurnPending) {
+		if _, ok := next(t.Status, e.cause); !ok {
 			return nil
 		}
 		return s.settle(ctx, u, t, e, text, outputs)

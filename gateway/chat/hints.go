@@ -46,7 +46,12 @@ func (a *adminHints) changed(orgID, threadID, turnID string) {
 	}
 	a.orgs[orgID] = &orgHint{timer: time.AfterFunc(hintEvery, func() { a.due(orgID) })}
 	a.mu.Unlock()
-	a.s.bus.Publish(gateway.AdminTopic(orgID), p)
+	a.tell(orgID, p)
+}
+
+func (a *adminHints) tell(orgID string, p gateway.Push) {
+	topic := gateway.AdminTopic(orgID)
+	a.s.bus.post(topic, func(bus gateway.Bus) { bus.Publish(topic, p) })
 }
 
 func (a *adminHints) due(orgID string) {
@@ -65,7 +70,7 @@ func (a *adminHints) due(orgID string) {
 	h.next = nil
 	h.timer.Reset(hintEvery)
 	a.mu.Unlock()
-	a.s.bus.Publish(gateway.AdminTopic(orgID), *next)
+	a.tell(orgID, *next)
 }
 
 func (a *adminHints) stop() {

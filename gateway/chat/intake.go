@@ -30,7 +30,23 @@ func (s *Service) Intake(_ context.Context, runID string, batch []wire.Envelope,
 	if !s.pipes.put(runID, p) {
 		return wire.NewError(wire.CodeShuttingDown, "The gateway is shutting down.")
 	}
+	if lt := s.lives.run(runID); lt != nil {
+		s.settleArrived(lt)
+	}
 	return nil
+}
+
+// settleArrived settles, in the background, a steer whose text has come.
+func (s *Service) settleArrived(lt *live) {
+	took, ok := lt.arrived()
+	if !ok {
+		return
+	}
+	s.spawn(func(ctx context.Context) {
+		if _, err := s.took(context.WithoutCancel(ctx), lt, lt.turnID, took); err != nil {
+			s.log.Error("a steer could not be settled; the end of its turn will", "turn", lt.turnID, "error", err)
+		}
+	})
 }
 
 // parcel is one batch on its way into the store.
@@ -159,15 +175,25 @@ func (p *pipes) run(ctx context.Context, runID string) {
 // hostEnd is an end that a host told, made ready outside of the transaction.
 type hostEnd struct {
 	ending  ending
-	text    string
+	text    answer
 	outputs []*gateway.Event
 	usage   []gateway.UsageRow
+	// listed are the steers that the turn took. One of them is settled by the end
+	// if no receipt has: it stands at at, behind the events before.
+	listed []wire.Delivered
+	at     int64
+	before []*gateway.Event
 }
 
 // storeParcels stores parcels of a run in one transaction and raises the run's
 // cursor with them.
 func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parcel) (threadID string, ended bool, err error) {
 	items := merge(parcels)
+	if lt := s.endedBy(runID, items); lt != nil {
+		// No steer is settled between the text that is kept and the end.
+		lt.gate.Lock()
+		defer lt.gate.Unlock()
+	}
 	ends := make(map[int]hostEnd)
 	for i, it := range items {
 		if it.end == nil {
@@ -204,6 +230,19 @@ func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parc
 		return u.RaiseCursor(ctx, runID, parcels[len(parcels)-1].cursor)
 	})
 	return threadID, ended, err
+}
+
+// endedBy gives the turn in progress that one of the items ends, or nil.
+func (s *Service) endedBy(runID string, items []item) *live {
+	for _, it := range items {
+		if it.end == nil {
+			continue
+		}
+		if lt := s.lives.ofHost(runID, it.virtualID); lt != nil {
+			return lt
+		}
+	}
+	return nil
 }
 
 // merge joins the items of parcels; deltas that follow each other become one row.
@@ -265,15 +304,9 @@ func (s *Service) markRunning(ctx context.Context, u *unit, t gateway.TurnRow) e
 	if err := u.MarkApplied(ctx, t.BindingID); err != nil {
 		return err
 	}
-	t.Status, t.StartedAt, t.Reason = gateway.TurnRunning, u.now, ""
-	if err := u.UpdateTurn(ctx, t); err != nil {
+	if err := u.transition(ctx, &t, causeTaken, t.HostID); err != nil {
 		return err
 	}
-	if err := u.AddMoment(ctx, t.ID, u.now, "running", t.HostID); err != nil {
-		return err
-	}
-	u.state(t)
-	u.touch = true
 	u.afterCommit(func() {
 		if lt := s.lives.turn(t.ID); lt != nil {
 			lt.run(t.StartedAt)
@@ -287,6 +320,9 @@ func (s *Service) markRunning(ctx context.Context, u *unit, t gateway.TurnRow) e
 func (s *Service) prepareEnd(ctx context.Context, runID string, it item) (hostEnd, error) {
 	end := hostEnd{ending: endingOf(*it.end)}
 	end.usage = usageOf(it.virtualID, *it.end)
+	if it.end.Outcome != nil {
+		end.listed = it.end.Outcome.Deliveries
+	}
 	lt := s.lives.ofHost(runID, it.virtualID)
 	turnID := ""
 	if lt != nil {
@@ -310,6 +346,9 @@ func (s *Service) prepareEnd(ctx context.Context, runID string, it item) (hostEn
 	if end.text, err = s.textOf(ctx, lt, turnID); err != nil {
 		return end, err
 	}
+	if err := s.prepareListed(ctx, turnID, &end); err != nil {
+		return end, err
+	}
 	end.outputs = s.outputs(turnID, end.ending.output(), end.text)
 	return end, nil
 }
@@ -326,21 +365,26 @@ func (s *Service) storeEnd(ctx context.Context, u *unit, t gateway.TurnRow, end 
 	if err := u.AddUsage(ctx, t.ID, end.usage); err != nil {
 		return err
 	}
+	if err := s.deliverListed(ctx, u, t, end); err != nil {
+		return err
+	}
 	if err := s.hostDone(ctx, u, t); err != nil {
 		return err
 	}
 	if t.Status.Final() {
 		return nil
 	}
-	if t.StartedAt == 0 {
-		t.StartedAt = u.now
+	if t.Status == gateway.TurnPending {
+		if err := u.transition(ctx, &t, causeTaken, t.HostID); err != nil {
+			return err
+		}
 	}
 	return s.settle(ctx, u, t, end.ending, end.text, end.outputs)
 }
 
 // endingOf says how a turn ends whose host told p.
 func endingOf(p wire.CompletedPayload) ending {
-	e := ending{hostDone: true, status: gateway.TurnFailed}
+	e := ending{hostDone: true, cause: causeHostFailed}
 	var out wire.Outcome
 	if p.Outcome != nil {
 		out = *p.Outcome
@@ -350,7 +394,7 @@ func endingOf(p wire.CompletedPayload) ending {
 	case out.Error != "":
 		e.error = endCode(out.Error)
 	case p.Turn.Status == wire.NativeCompleted:
-		e.status = gateway.TurnCompleted
+		e.cause = causeHostCompleted
 	case p.Turn.Status == wire.NativeInterrupted, p.Turn.Status == wire.NativeCanceled:
 		// Nobody here asked for it: the host's process ended under the turn.
 		e.error = wire.CodeHostRestarted
@@ -358,41 +402,4 @@ func endingOf(p wire.CompletedPayload) ending {
 		e.error = wire.CodeModelFailed
 	}
 	return e
-}
-
-// usageOf makes the usage rows of what a provider reported, without those of
-// zero. Cached input stands in rows of its own; reasoning only where it is not
-// part of the output.
-func usageOf(virtualID string, p wire.CompletedPayload) []gateway.UsageRow {
-	var reported wire.Usage
-	if len(p.Turn.Usage) == 0 || json.Unmarshal(p.Turn.Usage, &reported) != nil {
-		return nil
-	}
-	response := virtualID
-	if p.Outcome != nil && p.Outcome.ResponseID != "" {
-		response = p.Outcome.ResponseID
-	}
-	read, written := value(reported.PromptCacheHitTokens), value(reported.PromptCacheWrite)
-	input := int64(reported.InputTokens) - read - written
-	var rows []gateway.UsageRow
-	add := func(category string, n int64) {
-		if n > 0 {
-			rows = append(rows, gateway.UsageRow{ResponseID: response, Category: category, Quantity: n})
-		}
-	}
-	add("tokens.cache_creation", written)
-	add("tokens.cache_read", read)
-	add("tokens.input", input)
-	add("tokens.output", int64(reported.OutputTokens))
-	if reported.ReasoningOutside {
-		add("tokens.reasoning", value(reported.ReasoningTokens))
-	}
-	return rows
-}
-
-func value(n *uint64) int64 {
-	if n == nil {
-		return 0
-	}
-	return int64(*n)
 }

@@ -117,5 +117,5 @@ func (s *Service) interruptTurn(ctx context.Context, u *unit, t gateway.TurnRow,
 		return err
 	}
 	t.Interrupted = true
-	return s.settle(ctx, u, t, ending{status: gateway.TurnCancelled, reason: "interrupted"}, "", kept)
+	return s.settle(ctx, u, t, ending{cause: causeInterrupted, reason: "interrupted"}, answer{}, kept)
 }

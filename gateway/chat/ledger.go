@@ -197,7 +197,7 @@ func untouched(code wire.Code) bool {
 // turn if that still waits; a refused interrupt means that the host has nothing to
 // stop (RH37), so there is no end to wait for.
 func (s *Service) ackFailed(ctx context.Context, cmd gateway.CommandRow, code wire.Code) error {
-	end := ending{status: gateway.TurnFailed, error: endCode(code), onlyPending: true, hostDone: true}
+	end := ending{cause: causeHostRefused, error: endCode(code), hostDone: true}
 	return s.endTurn(ctx, cmd.TurnID, end, func(u *unit, t gateway.TurnRow) error {
 		now, err := u.Command(ctx, cmd.RunID, cmd.Seq)
 		if err != nil || !now.State.Open() {
@@ -232,7 +232,7 @@ func (s *Service) Waiting(_ context.Context, runID, reason string, retryAt time.
 		return
 	}
 	if st, changed := lt.wait(reason, retryAt); changed {
-		s.pushState(st)
+		s.pushState(s.bus, st)
 	}
 }
 
@@ -245,7 +245,7 @@ func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBo
 		code = cause.Code
 	}
 	if lt := s.lives.run(runID); lt != nil {
-		end := ending{status: gateway.TurnFailed, error: endCode(code), onlyPending: true, abandon: true}
+		end := ending{cause: causeHostRefused, error: endCode(code), abandon: true}
 		if err := s.endTurn(ctx, lt.turnID, end, nil); err != nil {
 			return err
 		}

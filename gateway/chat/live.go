@@ -11,7 +11,6 @@ import (
 // live is a turn that is not final, with the text that was shown of it so far.
 type live struct {
 	turnID, threadID, runID, virtualID string
-	created                            int64
 
 	// gate is held while text is taken in and published, and by whoever ends the
 	// turn in the host's stead, across the transaction. It comes before mu.
@@ -21,22 +20,27 @@ type live struct {
 	// under it is exactly what was published before it.
 	mu      sync.Mutex
 	status  gateway.TurnStatus
+	since   int64 // it may go to its host since
 	started int64 // 0 until it runs
 	reason  string
 	retryAt time.Time
 	text    []byte
+	flushed int64               // output events stand for the text before it
 	sources map[string]struct{} // native events in text
-	split   Splitter            // nil: no blocks
+	split   Splitter            // of the text from flushed on; nil: no blocks
 	blocks  []gateway.Block
-	html    int  // JSON of blocks
-	ended   bool // nothing is taken in or published any more
+	html    int     // JSON of blocks
+	ended   bool    // nothing is taken in or published any more
+	awaited *taking // a steer that the host took at text which is not here yet
+
+	newSplit func() Splitter
 }
 
 func (s *Service) newLive(t gateway.TurnRow) *live {
 	lt := &live{
 		turnID: t.ID, threadID: t.ThreadID, runID: t.RunID, virtualID: t.VirtualTurnID,
-		created: t.CreatedAt, status: t.Status, started: t.StartedAt, reason: t.Reason,
-		sources: make(map[string]struct{}),
+		since: t.CreatedAt, status: t.Status, started: t.StartedAt, reason: t.Reason,
+		sources: make(map[string]struct{}), newSplit: s.newSplitter,
 	}
 	if s.newSplitter != nil {
 		lt.split = s.newSplitter()
@@ -44,10 +48,12 @@ func (s *Service) newLive(t gateway.TurnRow) *live {
 	return lt
 }
 
-// restore takes up stored text after a restart; nothing is published.
-func (lt *live) restore(deltas []gateway.DeltaRow) {
+// restore takes up stored text after a restart; nothing is published. Output
+// events stand for the text before flushed.
+func (lt *live) restore(deltas []gateway.DeltaRow, flushed int64) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
+	lt.flushed = flushed
 	for _, d := range deltas {
 		for _, src := range d.Sources {
 			lt.sources[src] = struct{}{}
@@ -58,8 +64,14 @@ func (lt *live) restore(deltas []gateway.DeltaRow) {
 
 // extend needs mu. It gives the blocks that the text finished.
 func (lt *live) extend(text string) []gateway.Block {
+	known := max(lt.flushed-int64(len(lt.text)), 0)
 	lt.text = append(lt.text, text...)
-	if lt.split == nil {
+	return lt.splitOff(text[min(known, int64(len(text))):])
+}
+
+// splitOff needs mu. It gives the blocks that text after the last steer finished.
+func (lt *live) splitOff(text string) []gateway.Block {
+	if lt.split == nil || text == "" {
 		return nil
 	}
 	before := len(lt.blocks)
@@ -69,6 +81,7 @@ func (lt *live) extend(text string) []gateway.Block {
 			lt.split = nil // a gap would hide text: the rest is plain
 			break
 		}
+		b.From, b.To = b.From+lt.flushed, b.To+lt.flushed
 		lt.blocks = append(lt.blocks, b)
 	}
 	return lt.blocks[before:]
@@ -110,10 +123,67 @@ func (lt *live) take(bus gateway.Bus, source, text string) (from int64, ok bool)
 }
 
 // shown is the text that was published so far.
-func (lt *live) shown() string {
+func (lt *live) shown() answer {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	return string(lt.text)
+	return answer{text: string(lt.text), from: lt.flushed}
+}
+
+// await keeps what a host says of a steer until the text is here that stands
+// before it; false if it is.
+func (lt *live) await(took taking) bool {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.ended || took.at <= int64(len(lt.text)) {
+		return false
+	}
+	lt.awaited = &took
+	return true
+}
+
+// taken tells whether the host took a delivery at text which is not here yet.
+func (lt *live) taken(deliveryID string) bool {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.awaited != nil && lt.awaited.deliveryID == deliveryID
+}
+
+// arrived gives the awaited steer, once, when the text before it is here.
+func (lt *live) arrived() (taking, bool) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.ended || lt.awaited == nil || lt.awaited.at > int64(len(lt.text)) {
+		return taking{}, false
+	}
+	took := *lt.awaited
+	lt.awaited = nil
+	return took, true
+}
+
+// flush notes that output events stand for the text before at, and that a steer
+// follows it: Markdown begins anew there, see resplit.
+func (lt *live) flush(deliveryID string, at int64) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	lt.flushed = max(lt.flushed, at)
+	lt.blocks, lt.html, lt.split = nil, 0, nil
+	if lt.awaited != nil && lt.awaited.deliveryID == deliveryID {
+		lt.awaited = nil
+	}
+}
+
+// resplit begins with the blocks of the text after a steer, and publishes those
+// that what came meanwhile finished. The caller holds gate.
+func (lt *live) resplit(bus gateway.Bus) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.ended || lt.newSplit == nil || lt.split != nil || len(lt.blocks) > 0 {
+		return
+	}
+	lt.split = lt.newSplit()
+	for _, b := range lt.splitOff(answer{text: string(lt.text), from: lt.flushed}.rest()) {
+		bus.Publish(gateway.ThreadTopic(lt.threadID), blockPush(lt.threadID, lt.turnID, b))
+	}
 }
 
 // finish marks the turn as over.
@@ -128,6 +198,20 @@ func (lt *live) run(since int64) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	lt.status, lt.started, lt.reason, lt.retryAt = gateway.TurnRunning, since, "", time.Time{}
+}
+
+// pend notes that the turn waits for its org no more, since when.
+func (lt *live) pend(since int64) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	lt.status, lt.since = gateway.TurnPending, since
+}
+
+// pendingSince is when the turn could go to its host.
+func (lt *live) pendingSince() int64 {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.since
 }
 
 // wait notes why the turn waits; changed is false if that is known. A turn that
@@ -198,13 +282,14 @@ type registry struct {
 	byTurn   map[string]*live
 	byThread map[string]*live
 	byRun    map[string]*live
-	away     map[string]time.Time // run of a live turn → since when
+	away     map[string]time.Time // run of a live or holding turn → since when
+	holding  map[string]struct{}  // runs whose cancelled turn holds a delivery
 }
 
 func newRegistry() *registry {
 	return &registry{
 		byTurn: make(map[string]*live), byThread: make(map[string]*live),
-		byRun: make(map[string]*live), away: make(map[string]time.Time),
+		byRun: make(map[string]*live), away: make(map[string]time.Time), holding: make(map[string]struct{}),
 	}
 }
 
@@ -228,8 +313,31 @@ func (r *registry) remove(lt *live) {
 	}
 	if r.byRun[lt.runID] == lt {
 		delete(r.byRun, lt.runID)
-		delete(r.away, lt.runID)
+		r.forget(lt.runID)
 	}
+}
+
+// forget needs mu. It drops what is known of the host of a run that needs it no
+// more.
+func (r *registry) forget(runID string) {
+	if _, holds := r.holding[runID]; !holds && r.byRun[runID] == nil {
+		delete(r.away, runID)
+	}
+}
+
+// hold notes that a cancelled turn of the run holds a delivery, unhold that it
+// holds none any more. Until then it is known whether the host is away.
+func (r *registry) hold(runID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holding[runID] = struct{}{}
+}
+
+func (r *registry) unhold(runID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.holding, runID)
+	r.forget(runID)
 }
 
 func (r *registry) turn(turnID string) *live {
@@ -269,12 +377,13 @@ func (r *registry) all() []*live {
 	return list
 }
 
-// hostAway notes that the host of a live run does not answer; the first note
+// hostAway notes that the host of a live or holding run does not answer; the first note
 // counts.
 func (r *registry) hostAway(runID string, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.away[runID]; !known && r.byRun[runID] != nil {
+	_, holds := r.holding[runID]
+	if _, known := r.away[runID]; !known && (holds || r.byRun[runID] != nil) {
 		r.away[runID] = since
 	}
 }

@@ -13,11 +13,11 @@ type chain struct {
 	threadID string
 	item     *gateway.QueueRow // it still waits
 	recalled bool
+	last     gateway.Event // the newest event, if it waits no more
 }
 
 // follow goes from any event of a message's chain to its newest one. ErrNoRow
-// means that there is no such event. Neither item nor recalled means that it is
-// no waiting message: a turn took it, or it never was one.
+// means that there is no such event.
 func follow(ctx context.Context, tx gateway.ChatTx, eventID string) (chain, error) {
 	e, err := tx.Event(ctx, eventID)
 	if err != nil {
@@ -41,6 +41,7 @@ func follow(ctx context.Context, tx gateway.ChatTx, eventID string) (chain, erro
 			return c, err
 		}
 	}
+	c.last = e
 	c.recalled = e.EventType == gateway.EventControlRevoke && e.RevokesEventID != ""
 	return c, nil
 }

@@ -14,10 +14,13 @@ import (
 type sending struct {
 	actor    gateway.Actor
 	req      gateway.SendRequest
+	received time.Time
 	hash     string
 	prompt   string
 	route    gateway.Route
 	routeErr error
+	// refusal is why the message may start no turn, found before it is accepted.
+	refusal wire.Code
 	// victim is the turn that the message interrupts, with its gate held, and kept
 	// what stays of its text.
 	victim *live
@@ -29,31 +32,48 @@ type sending struct {
 // which. A client event id that is spent gets its first reply again before any
 // other check.
 //
+// Accepting is one transaction. If the thread was idle then, a second one claims
+// the message; whoever claims it, also the drain after another turn, settles the
+// reply. A message that a crash left between the two is claimed by Start or a
+// sweep, and its reply settled with it.
+//
+// A sender who may start no turn is answered in the thread (disposition refused).
+//
 // Errors: client_event_id_in_use, not_found (thread, agent), forbidden (private
 // agent, SQ14), bad_request with the field at fault, prompt_too_large,
 // client_thread_id_in_use, not_recallable, model_unknown, model_not_allowed,
-// route_unavailable, rate_limited (too many wait), storage_unavailable.
+// route_unavailable, rate_limited (too many wait), insufficient_credits (the right
+// was lost while the message was on its way, AD29), storage_unavailable.
 func (s *Service) Send(ctx context.Context, actor gateway.Actor, req gateway.SendRequest) (gateway.SendReply, error) {
-	m := &sending{actor: actor, req: req, hash: contentHash(req)}
+	m := &sending{actor: actor, req: req, received: req.ReceivedAt, hash: contentHash(req)}
+	if m.received.IsZero() {
+		m.received = s.now()
+	}
 	first, err := s.spent(ctx, req.ClientEventID)
 	if err != nil {
 		return gateway.SendReply{}, err
 	}
 	if first != nil {
-		return replay(*first, actor, gateway.ClientSend, m.hash)
+		return s.replay(ctx, *first, m)
 	}
 	if err := s.prepare(ctx, m); err != nil {
 		return gateway.SendReply{}, err
 	}
-	reply, err := s.accept(ctx, m)
-	if err != nil {
+	done, err := s.accept(ctx, m)
+	switch {
+	case err != nil:
 		return gateway.SendReply{}, err
+	case done.first != nil:
+		return s.replay(ctx, *done.first, m)
+	case !done.settled:
+		return s.settleSend(ctx, done.reply, &candidate{
+			orgID: actor.OrgID, threadID: done.reply.ThreadID, eventID: req.ClientEventID,
+			route: m.route, routeErr: m.routeErr, origin: actor.Origin,
+		})
+	case m.victim != nil:
+		s.drainSoon(done.reply.ThreadID) // its host may have had nothing of the victim
 	}
-	if reply.Disposition == gateway.DispositionQueued {
-		// The thread may have become idle without anybody looking at this message.
-		s.drainSoon(reply.ThreadID)
-	}
-	return reply, nil
+	return done.reply, nil
 }
 
 // spent gives the first use of a client event id, or nil.
@@ -95,13 +115,24 @@ func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
 	}
 	m.route, m.routeErr = s.routes.Resolve(ctx, m.actor, model)
 	if m.routeErr == nil {
-		return checkOptions(m.route, m.req.Options)
+		err = checkOptions(m.route, m.req.Options)
+	} else if !undispatched(m.routeErr) {
+		err = m.routeErr
 	}
-	switch wire.CodeOf(m.routeErr) {
-	case wire.CodeNoHost, gateway.CodeRouteUnavailable:
-		return nil // decided when it is known whether the turn would start now
+	if err != nil {
+		return err
 	}
-	return m.routeErr
+	return s.store.View(ctx, func(tx gateway.ChatTx) (err error) {
+		m.refusal, _, err = s.refusal(ctx, tx, m.actor.OrgID, m.actor.AccountID, m.route.Billing)
+		return err
+	})
+}
+
+// undispatched tells of an error of a route that only counts if the turn would
+// start now, which is not known yet.
+func undispatched(err error) bool {
+	code := wire.CodeOf(err)
+	return code == wire.CodeNoHost || code == gateway.CodeRouteUnavailable
 }
 
 // checkSend makes the checks of shape that the service owns, and renders the
@@ -135,32 +166,40 @@ func checkOptions(route gateway.Route, o *gateway.Options) error {
 // errOtherTurn tells that another turn runs than the one whose gate is held.
 var errOtherTurn = errors.New("chat: another turn runs by now")
 
-// accept stores the message, and starts its turn if the thread is idle and
-// nothing waits before it. With mode interrupt it ends the running turn in the
-// same transaction; that needs the turn's gate, so it begins again if another
-// turn has come to run meanwhile.
-func (s *Service) accept(ctx context.Context, m *sending) (gateway.SendReply, error) {
+// accepted is what accepting a message came to: the first use of a client event id
+// that is spent, or the reply to a fresh one. While it is not settled, nobody has
+// looked whether the message can start.
+type accepted struct {
+	first   *gateway.ClientEvent
+	reply   gateway.SendReply
+	settled bool
+}
+
+// accept stores the message. With mode interrupt it ends the running turn in the
+// same transaction; that needs the turn's gate, so it begins again if another turn
+// has come to run meanwhile.
+func (s *Service) accept(ctx context.Context, m *sending) (accepted, error) {
 	for {
-		reply, err := s.acceptOnce(ctx, m)
+		done, err := s.acceptOnce(ctx, m)
 		if !errors.Is(err, errOtherTurn) {
-			return reply, err
+			return done, err
 		}
 		if ctx.Err() != nil {
-			return reply, ctx.Err()
+			return done, ctx.Err()
 		}
 	}
 }
 
-func (s *Service) acceptOnce(ctx context.Context, m *sending) (gateway.SendReply, error) {
-	if m.req.Mode == gateway.ModeInterrupt && m.req.ThreadID != "" {
+func (s *Service) acceptOnce(ctx context.Context, m *sending) (done accepted, err error) {
+	if m.req.Mode == gateway.ModeInterrupt && m.req.ThreadID != "" && m.refusal == "" {
 		if m.victim = s.lives.thread(m.req.ThreadID); m.victim != nil {
 			m.victim.gate.Lock()
 			defer m.victim.gate.Unlock()
 			m.kept = s.outputs(m.victim.turnID, gateway.EventOutputPartial, m.victim.shown())
 		}
 	}
-	var reply gateway.SendReply
-	err := s.update(ctx, func(u *unit) error {
+	err = s.update(ctx, func(u *unit) error {
+		done = accepted{}
 		first, fresh, err := u.ClaimClientEvent(ctx, gateway.ClientEvent{
 			ID: m.req.ClientEventID, AccountID: m.actor.AccountID, Kind: gateway.ClientSend, ContentHash: m.hash, CreatedAt: u.now,
 		})
@@ -168,49 +207,60 @@ func (s *Service) acceptOnce(ctx context.Context, m *sending) (gateway.SendReply
 			return err
 		}
 		if !fresh {
-			reply, err = replay(first, m.actor, gateway.ClientSend, m.hash)
+			done.first = &first
+			return nil
+		}
+		if done, err = s.acceptFresh(ctx, u, m); err != nil {
 			return err
 		}
-		if reply, err = s.acceptFresh(ctx, u, m); err != nil {
-			return err
-		}
-		return u.SetClientReply(ctx, m.req.ClientEventID, encode(reply), true)
+		return u.SetClientReply(ctx, m.req.ClientEventID, encode(done.reply), done.settled)
 	})
-	return reply, err
+	return done, err
 }
 
-func (s *Service) acceptFresh(ctx context.Context, u *unit, m *sending) (gateway.SendReply, error) {
-	var none gateway.SendReply
+// acceptFresh stores a message whose client event id is new. It takes the lock of
+// the thread, never the org's: what waits for admission holds up no send (CG76).
+func (s *Service) acceptFresh(ctx context.Context, u *unit, m *sending) (done accepted, err error) {
 	th, err := s.threadFor(ctx, u, m)
 	if err != nil {
-		return none, err
+		return done, err
 	}
-	q, err := s.enqueue(ctx, u, m, th)
-	if err != nil {
-		return none, err
+	done.reply = gateway.SendReply{ThreadID: th.ID, EventID: m.req.ClientEventID, Disposition: gateway.DispositionQueued}
+	if m.refusal != "" {
+		done.reply.Disposition, done.settled = gateway.DispositionRefused, true
+		return done, s.acceptRefused(ctx, u, m, th)
 	}
-	reply := gateway.SendReply{ThreadID: th.ID, EventID: q.EventID, Disposition: gateway.DispositionQueued}
-	if m.req.Mode == gateway.ModeInterrupt && th.Active != nil {
-		if err := s.interruptFor(ctx, u, m, th); err != nil {
-			return none, err
-		}
-		return reply, nil
+	if err := stillEntitled(ctx, u, m.actor.OrgID, m.actor.AccountID, m.route.Billing); err != nil {
+		return done, err
 	}
-	if th.Active != nil || th.Recovering || th.Waiting > 0 {
-		return reply, nil
+	if _, err := s.enqueue(ctx, u, m, th); err != nil {
+		return done, err
 	}
-	if wire.CodeOf(m.routeErr) == gateway.CodeRouteUnavailable {
-		return none, m.routeErr
+	switch {
+	case m.req.Mode == gateway.ModeInterrupt && th.Active != nil:
+		done.settled = true
+		return done, s.interruptFor(ctx, u, m, th)
+	case !idle(th):
+		done.settled = true
+	case th.Waiting == 0 && wire.CodeOf(m.routeErr) == gateway.CodeRouteUnavailable:
+		return done, m.routeErr
 	}
-	turn, err := s.claim(ctx, u, th, q, m.route, m.routeErr)
-	if err != nil {
-		return none, err
+	return done, nil
+}
+
+// acceptRefused stores a message that may start no turn, with the answer to it
+// (AD1–AD8). A waiting message that it was to replace goes on waiting.
+func (s *Service) acceptRefused(ctx context.Context, u *unit, m *sending, th gateway.ThreadRow) error {
+	if _, err := s.replaceable(ctx, u, m, th); err != nil {
+		return err
 	}
-	reply.TurnID, reply.Status, reply.Disposition = &turn.ID, turn.Status, gateway.DispositionStarted
-	if turn.Status == gateway.TurnFailed {
-		reply.Disposition = gateway.DispositionFailed
+	e := &gateway.Event{ID: m.req.ClientEventID, EventType: gateway.EventInputPrompt, UserMessage: &m.req.UserMessage}
+	if err := u.append(ctx, e); errors.Is(err, gateway.ErrRowExists) {
+		return errClientEventInUse()
+	} else if err != nil {
+		return err
 	}
-	return reply, nil
+	return s.reject(ctx, u, *e, m.refusal, m.actor.Origin)
 }
 
 // interruptFor ends the running turn for a message with mode interrupt.
@@ -257,7 +307,7 @@ func (s *Service) threadFor(ctx context.Context, u *unit, m *sending) (gateway.T
 func (s *Service) enqueue(ctx context.Context, u *unit, m *sending, th gateway.ThreadRow) (gateway.QueueRow, error) {
 	q := gateway.QueueRow{
 		EventID: m.req.ClientEventID, OriginID: m.req.ClientEventID, ThreadID: th.ID, Mode: gateway.ModeQueue,
-		Model: m.req.Model, Options: m.req.Options, Prompt: m.prompt, CreatedAt: u.now, ReceivedAt: u.now,
+		Model: m.req.Model, Options: m.req.Options, Prompt: m.prompt, CreatedAt: u.now, ReceivedAt: m.received.UnixMilli(),
 	}
 	e := &gateway.Event{
 		ID: q.EventID, EventType: gateway.EventInputPrompt, UserMessage: &m.req.UserMessage, Mode: gateway.ModeQueue,
@@ -288,8 +338,25 @@ func (s *Service) enqueue(ctx context.Context, u *unit, m *sending, th gateway.T
 }
 
 // replaced takes the waiting message out of the queue that a send names in
-// revokesEventId; anything else there is not_recallable.
+// revokesEventId.
 func (s *Service) replaced(ctx context.Context, u *unit, m *sending, th gateway.ThreadRow) (*gateway.QueueRow, error) {
+	item, err := s.replaceable(ctx, u, m, th)
+	if err != nil || item == nil {
+		return nil, err
+	}
+	if err := u.LockQueueRow(ctx, item.EventID); err != nil {
+		return nil, err
+	}
+	ok, err := u.Dequeue(ctx, item.EventID)
+	if err == nil && !ok {
+		err = errNotRecallable()
+	}
+	return item, err
+}
+
+// replaceable finds the waiting message that a send is to replace, nil if it names
+// none; anything else there is not_recallable.
+func (s *Service) replaceable(ctx context.Context, u *unit, m *sending, th gateway.ThreadRow) (*gateway.QueueRow, error) {
 	if m.req.RevokesEventID == "" {
 		return nil, nil
 	}
@@ -303,14 +370,7 @@ func (s *Service) replaced(ctx context.Context, u *unit, m *sending, th gateway.
 	if c.threadID != th.ID || c.item == nil {
 		return nil, errNotRecallable()
 	}
-	if err := u.LockQueueRow(ctx, c.item.EventID); err != nil {
-		return nil, err
-	}
-	ok, err := u.Dequeue(ctx, c.item.EventID)
-	if err == nil && !ok {
-		err = errNotRecallable()
-	}
-	return c.item, err
+	return c.item, nil
 }
 
 func errQueueFull(limit int) error {

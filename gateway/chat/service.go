@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
@@ -24,6 +26,9 @@ type Config struct {
 	Store  gateway.ChatStore
 	Routes gateway.Routes
 	Bus    gateway.Bus
+	// PublicURL is the site's own address, without a slash at its end, for links in
+	// what is stored for senders whose request named no other (AD6).
+	PublicURL string
 	// Dispatcher is told which runs have work; SetDispatcher may give it later.
 	Dispatcher gateway.Dispatcher
 	// Render makes sanitised HTML of Markdown; without it there is no HTML.
@@ -34,13 +39,26 @@ type Config struct {
 	Now    func() time.Time
 	Logger *slog.Logger
 	Limits Limits
+	// Prices gives the prices of a metered route by the key of its provider and its
+	// model; what it does not know costs the least there is. Nil knows none.
+	Prices func(provider, model string) (gateway.Prices, bool)
+	// Metrics gets the chat's counters; nil for none.
+	Metrics prometheus.Registerer
+	// Tracer gets the chat's spans; nil for none.
+	Tracer trace.Tracer
 }
 
 // Limits are the bounds of the chat. A zero field takes the default named at it.
 type Limits struct {
 	// QueuedPerThread is how many messages may wait in a thread: 50.
 	QueuedPerThread int
-	// PendingTimeout is how long a turn waits for its host: 10 minutes.
+	// OrgConcurrentTurns is how many turns an org may run at once where its own
+	// limit does not say; 0 is any number.
+	OrgConcurrentTurns int
+	// MemberConcurrentTurns is the same for each member.
+	MemberConcurrentTurns int
+	// PendingTimeout is how long a turn waits for its host, from when the turn could
+	// go to it or the host left, whichever is later: 10 minutes.
 	PendingTimeout time.Duration
 	// CancelRecovery is how long a cancelled turn holds its thread closed while
 	// its host does not tell its end: 120 s.
@@ -49,6 +67,9 @@ type Limits struct {
 	HostSilence time.Duration
 	// TurnDeadline is how long a turn may run: 2 h (decisions §2.11).
 	TurnDeadline time.Duration
+	// DeadlineWarning is when a running turn is told that its time runs out: after
+	// 115 of 120 parts of TurnDeadline (115 min of 2 h). Below zero it never is.
+	DeadlineWarning time.Duration
 	// RouteGrace is how long after Start a waiting message is kept waiting when no
 	// route serves it, since hosts and their catalogs are still coming: 30 s.
 	RouteGrace time.Duration
@@ -69,6 +90,9 @@ func (l *Limits) fill() {
 	fill(&l.CancelRecovery, 120*time.Second)
 	fill(&l.HostSilence, 180*time.Second)
 	fill(&l.TurnDeadline, 2*time.Hour)
+	if l.DeadlineWarning == 0 {
+		l.DeadlineWarning = l.TurnDeadline / 120 * 115
+	}
 	fill(&l.RouteGrace, 30*time.Second)
 	fill(&l.SweepEvery, 2*time.Second)
 }
@@ -79,17 +103,22 @@ func (l *Limits) fill() {
 type Service struct {
 	store       gateway.ChatStore
 	routes      gateway.Routes
-	bus         gateway.Bus
+	bus         *posts
+	publicURL   string
 	dispatcher  gateway.Dispatcher
 	newSplitter func() Splitter
 	now         func() time.Time
 	log         *slog.Logger
 	limits      Limits
+	prices      func(provider, model string) (gateway.Prices, bool)
+	metrics     *metrics
+	telemetry   *telemetry
 
-	html  *htmlCache
-	lives *registry
-	pipes *pipes
-	admin *adminHints
+	html    *htmlCache
+	lives   *registry
+	waiting *orgWaits
+	pipes   *pipes
+	admin   *adminHints
 
 	// started is when Start was called; it is written before any goroutine starts.
 	started time.Time
@@ -116,10 +145,12 @@ func New(c Config) *Service {
 	c.Limits.fill()
 	life, end := context.WithCancel(context.Background())
 	s := &Service{
-		store: c.Store, routes: c.Routes, bus: c.Bus, dispatcher: c.Dispatcher,
-		newSplitter: c.NewSplitter, now: c.Now, log: c.Logger, limits: c.Limits,
-		html: newHTMLCache(c.Render), lives: newRegistry(), life: life, end: end,
+		store: c.Store, routes: c.Routes, publicURL: c.PublicURL, dispatcher: c.Dispatcher,
+		newSplitter: c.NewSplitter, now: c.Now, log: c.Logger, limits: c.Limits, prices: c.Prices,
+		html: newHTMLCache(c.Render), lives: newRegistry(), waiting: newOrgWaits(), life: life, end: end,
 	}
+	s.metrics, s.telemetry = newMetrics(c.Metrics, c.Store, c.Now, c.Logger), newTelemetry(c.Tracer, c.Now)
+	s.bus = newPosts(c.Bus, s.spawn, c.Logger)
 	s.pipes = newPipes(s)
 	s.admin = newAdminHints(s)
 	return s
@@ -136,7 +167,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	if err := s.drainIdle(ctx); err != nil {
+	if err := errors.Join(s.promoteAll(ctx), s.drainIdle(ctx)); err != nil {
 		return err
 	}
 	s.spawn(func(ctx context.Context) {

@@ -26,9 +26,6 @@ func (s *Service) makeThread(ctx context.Context, u *unit, actor gateway.Actor, 
 		n.id = newID()
 	}
 	if n.agentID == "" {
-		if err := u.LockOrg(ctx, actor.OrgID); err != nil {
-			return gateway.ThreadRow{}, err
-		}
 		a, err := u.DefaultAgent(ctx, actor.OrgID, newID(), u.now)
 		if err != nil {
 			return gateway.ThreadRow{}, err
@@ -48,6 +45,9 @@ func (s *Service) makeThread(ctx context.Context, u *unit, actor gateway.Actor, 
 	if err := u.InsertThread(ctx, th); errors.Is(err, gateway.ErrRowExists) {
 		return th, wire.NewError(gateway.CodeClientThreadIDInUse, "This id belongs to a thread already.")
 	} else if err != nil {
+		return th, err
+	}
+	if err := u.LockThread(ctx, th.ID); err != nil {
 		return th, err
 	}
 	u.of(th)
@@ -221,8 +221,9 @@ func (s *Service) cancelDeleted(ctx context.Context, u *unit, turnID string) err
 	if err != nil {
 		return err
 	}
-	t.Status, t.Reason, t.EndedAt = gateway.TurnCancelled, "thread_deleted", u.now
-	known, err := s.stopAtHost(ctx, u, t, true)
+	t.Reason = "thread_deleted"
+	end := ending{cause: causeThreadDeleted, abandon: true}
+	known, err := s.stopAtHost(ctx, u, t, end)
 	if err != nil {
 		return err
 	}
@@ -230,12 +231,12 @@ func (s *Service) cancelDeleted(ctx context.Context, u *unit, turnID string) err
 		t.RecoverBy = s.recoverBy(u)
 	}
 	u.wakes = append(u.wakes, t.RunID)
-	u.afterCommit(func() {
-		if lt := s.lives.turn(t.ID); lt != nil {
-			s.lives.remove(lt)
-		}
-	})
-	return u.UpdateTurn(ctx, t)
+	s.over(u, t)
+	if err := u.transition(ctx, &t, end.cause, t.Reason); err != nil {
+		return err
+	}
+	u.states = nil
+	return nil
 }
 
 // List gives the actor's threads, newest first.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
@@ -27,6 +29,9 @@ type unit struct {
 	touched *gateway.Thread
 	touch   bool
 	wakes   []string
+
+	measured []measured        // stages and records of telemetry
+	parent   trace.SpanContext // what they stand within
 }
 
 // turnState is the push turn.state.
@@ -42,7 +47,7 @@ type turnState struct {
 // update runs fn in one transaction and publishes what it did after the commit.
 func (s *Service) update(ctx context.Context, fn func(u *unit) error) error {
 	return s.store.Update(ctx, func(tx gateway.ChatTx) error {
-		u := &unit{ChatTx: tx, s: s, now: s.millis()}
+		u := &unit{ChatTx: tx, s: s, now: s.millis(), parent: trace.SpanContextFromContext(ctx)}
 		if err := fn(u); err != nil {
 			return err
 		}
@@ -102,31 +107,45 @@ func (u *unit) state(t gateway.TurnRow) {
 // afterCommit notes a change of memory.
 func (u *unit) afterCommit(fn func()) { u.memory = append(u.memory, fn) }
 
-// publish runs in the writer's goroutine after the commit: memory first, so that
-// nobody acts on what was told before it is known here.
+// publish runs after the commit, in its order. Memory comes first, so that nobody
+// acts on what was told before it is known here; what is told leaves through posts,
+// so that no commit waits for a subscriber.
 func (u *unit) publish() {
 	s := u.s
 	for _, fn := range u.memory {
 		fn()
 	}
-	if u.retract != "" {
-		s.pushRetract(u.threadID, u.retract)
+	if u.retract != "" || len(u.events)+len(u.states) > 0 {
+		s.bus.post(gateway.ThreadTopic(u.threadID), u.tellThread)
 	}
-	s.pushEvents(u.threadID, u.events)
-	for _, st := range u.states {
-		s.pushState(st)
-	}
-	s.pushFeed(u.accountID, u.feed)
-	if u.touched != nil {
-		s.pushFeed(u.accountID, []gateway.FeedEvent{{
-			Kind: gateway.FeedTouched, ThreadID: u.threadID, CreatedAt: gateway.Millis(u.now), Thread: u.touched,
-		}})
+	if len(u.feed) > 0 || u.touched != nil {
+		s.bus.post(gateway.AccountTopic(u.accountID), u.tellAccount)
 	}
 	if len(u.events)+len(u.states) > 0 || u.turnID != "" {
 		s.admin.changed(u.orgID, u.threadID, u.turnID)
 	}
 	for _, runID := range u.wakes {
 		s.wake(runID)
+	}
+	u.tellMeasured()
+}
+
+func (u *unit) tellThread(bus gateway.Bus) {
+	if u.retract != "" {
+		u.s.pushRetract(bus, u.threadID, u.retract)
+	}
+	u.s.pushEvents(bus, u.threadID, u.events)
+	for _, st := range u.states {
+		u.s.pushState(bus, st)
+	}
+}
+
+func (u *unit) tellAccount(bus gateway.Bus) {
+	u.s.pushFeed(bus, u.accountID, u.feed)
+	if u.touched != nil {
+		u.s.pushFeed(bus, u.accountID, []gateway.FeedEvent{{
+			Kind: gateway.FeedTouched, ThreadID: u.threadID, CreatedAt: gateway.Millis(u.now), Thread: u.touched,
+		}})
 	}
 }
 
@@ -149,7 +168,7 @@ func encode(v any) json.RawMessage {
 }
 
 // pushEvents publishes events in pushes of a bounded size, in order.
-func (s *Service) pushEvents(threadID string, events []gateway.Event) {
+func (s *Service) pushEvents(bus gateway.Bus, threadID string, events []gateway.Event) {
 	for len(events) > 0 {
 		n, size := 0, 0
 		for n < len(events) && n < gateway.MaxReplyEvents {
@@ -161,12 +180,12 @@ func (s *Service) pushEvents(threadID string, events []gateway.Event) {
 			}
 			n++
 		}
-		s.pushChunk(threadID, events[:n])
+		s.pushChunk(bus, threadID, events[:n])
 		events = events[n:]
 	}
 }
 
-func (s *Service) pushChunk(threadID string, events []gateway.Event) {
+func (s *Service) pushChunk(bus gateway.Bus, threadID string, events []gateway.Event) {
 	body := struct {
 		Type      string          `json:"type"`
 		ThreadID  string          `json:"threadId"`
@@ -180,18 +199,18 @@ func (s *Service) pushChunk(threadID string, events []gateway.Event) {
 		body.Events = with
 		p.RawHTML = encode(body)
 	}
-	s.bus.Publish(gateway.ThreadTopic(threadID), p)
+	bus.Publish(gateway.ThreadTopic(threadID), p)
 }
 
-func (s *Service) pushState(st turnState) {
-	s.bus.Publish(gateway.ThreadTopic(st.ThreadID), gateway.Push{
+func (s *Service) pushState(bus gateway.Bus, st turnState) {
+	bus.Publish(gateway.ThreadTopic(st.ThreadID), gateway.Push{
 		Type: st.Type, ThreadID: st.ThreadID, TurnID: st.TurnID, Raw: encode(st),
 	})
 }
 
-func (s *Service) pushRetract(threadID, turnID string) {
+func (s *Service) pushRetract(bus gateway.Bus, threadID, turnID string) {
 	const kind = "turn.retract"
-	s.bus.Publish(gateway.ThreadTopic(threadID), gateway.Push{
+	bus.Publish(gateway.ThreadTopic(threadID), gateway.Push{
 		Type: kind, ThreadID: threadID, TurnID: turnID,
 		Raw: encode(map[string]string{"type": kind, "threadId": threadID, "turnId": turnID}),
 	})
@@ -199,7 +218,7 @@ func (s *Service) pushRetract(threadID, turnID string) {
 
 // pushFeed publishes entries of an account's feed; entries that are not stored
 // carry no sequence number.
-func (s *Service) pushFeed(accountID string, events []gateway.FeedEvent) {
+func (s *Service) pushFeed(bus gateway.Bus, accountID string, events []gateway.FeedEvent) {
 	if len(events) == 0 {
 		return
 	}
@@ -208,7 +227,7 @@ func (s *Service) pushFeed(accountID string, events []gateway.FeedEvent) {
 		Events    []gateway.FeedEvent `json:"events"`
 		LatestSeq int64               `json:"latestSeq,omitempty"`
 	}{"threads.events", events, events[len(events)-1].SeqID}
-	s.bus.Publish(gateway.AccountTopic(accountID), gateway.Push{
+	bus.Publish(gateway.AccountTopic(accountID), gateway.Push{
 		Type: body.Type, ThreadID: events[0].ThreadID,
 		FirstSeq: events[0].SeqID, LastSeq: body.LatestSeq, Raw: encode(body),
 	})

@@ -109,9 +109,13 @@ func (tx chatTx) AppendCommand(ctx context.Context, c gateway.CommandRow) (uint6
 	if err != nil {
 		return 0, err
 	}
+	state := c.State
+	if state == "" {
+		state = gateway.CommandPending
+	}
 	return uint64(seq), tx.exec(ctx, "append command", `
 		INSERT INTO commands (run_id, seq, turn_id, kind, body, state, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		c.RunID, seq, c.TurnID, c.Kind, string(c.Body), gateway.CommandPending, c.CreatedAt)
+		c.RunID, seq, c.TurnID, c.Kind, string(c.Body), state, c.CreatedAt)
 }
 
 func (tx chatTx) Command(ctx context.Context, runID string, seq uint64) (gateway.CommandRow, error) {
