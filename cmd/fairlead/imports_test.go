@@ -14,6 +14,7 @@ const module = "github.com/fairlead/fairlead/"
 var allowed = map[string]string{
 	"relay/wire":         "",
 	"relay/sqldb":        "",
+	"relay/sqldb/pgtest": "",
 	"relay/provider":     "relay/wire",
 	"relay/link":         "relay/wire",
 	"relay":              "relay/wire",
@@ -30,7 +31,7 @@ var allowed = map[string]string{
 	"gateway/bus":        "gateway",
 	"gateway/gatewaysql": "gateway relay/wire relay/sqldb",
 	"gateway/gatewaytest": "gateway gateway/gatewaysql gateway/chat gateway/accounts gateway/bus " +
-		"relay/wire relay/sqldb",
+		"relay/wire relay/sqldb relay/sqldb/pgtest",
 	"gateway/httpd": "gateway gateway/accounts gateway/chat gateway/routes gateway/hosts gateway/usage gateway/socket " +
 		"relay/wire views views/chat views/admin views/account static",
 	"views":         "relay/wire static",

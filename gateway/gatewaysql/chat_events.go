@@ -24,12 +24,13 @@ type payload struct {
 	Reason      string               `json:"reason,omitempty"`
 	Finish      string               `json:"finish,omitempty"`
 	RetryAt     string               `json:"retryAt,omitempty"`
+	Marker      string               `json:"marker,omitempty"`
 }
 
 func encodePayload(e *gateway.Event) (any, int, error) {
 	p := payload{
 		OriginID: e.OriginID, UserMessage: e.UserMessage, Mode: e.Mode, Rank: e.Rank, From: e.From, To: e.To,
-		Error: e.Error, Reason: e.Reason, Finish: e.Finish, RetryAt: e.RetryAt,
+		Error: e.Error, Reason: e.Reason, Finish: e.Finish, RetryAt: e.RetryAt, Marker: e.Marker,
 	}
 	if p == (payload{}) {
 		return nil, 0, nil
@@ -51,6 +52,7 @@ func (tx chatTx) AppendEvents(ctx context.Context, threadID string, events []*ga
 	if err != nil {
 		return err
 	}
+	tx.Sequence(threadKey(threadID)) // the statement locked the thread's row
 	for i, e := range events {
 		e.ThreadID, e.SeqID = threadID, last-int64(len(events)-1-i)
 		if err := tx.insertEvent(ctx, e); err != nil {
@@ -111,7 +113,7 @@ func scanSized(r rowScanner) (s sized, err error) {
 		return s, fmt.Errorf("decode event %s: %w", e.ID, err)
 	}
 	e.OriginID, e.UserMessage, e.Mode, e.Rank, e.From, e.To = p.OriginID, p.UserMessage, p.Mode, p.Rank, p.From, p.To
-	e.Error, e.Reason, e.Finish, e.RetryAt = p.Error, p.Reason, p.Finish, p.RetryAt
+	e.Error, e.Reason, e.Finish, e.RetryAt, e.Marker = p.Error, p.Reason, p.Finish, p.RetryAt, p.Marker
 	return s, nil
 }
 
@@ -174,6 +176,7 @@ func (tx chatTx) AppendFeed(ctx context.Context, accountID string, e *gateway.Fe
 	if err != nil {
 		return err
 	}
+	tx.Sequence(accountKey(accountID)) // the statement locked the head's row
 	e.SeqID = seq
 	return tx.exec(ctx, "append feed event", `
 		INSERT INTO thread_feed (account_id, seq_id, kind, thread_id, title, model, created_at)

@@ -59,7 +59,9 @@ func (tx chatTx) Steers(ctx context.Context, threadID string) ([]gateway.QueueRo
 		SELECT `+queueColumns+` FROM queue WHERE thread_id = ? AND mode = 'steer' ORDER BY item_rank, origin_seq`, threadID)
 }
 
-func scanBacklog(r rowScanner) (b gateway.Backlog, err error) { return b, r.Scan(&b.Waiting, &b.Oldest) }
+func scanBacklog(r rowScanner) (b gateway.Backlog, err error) {
+	return b, r.Scan(&b.Waiting, &b.Oldest)
+}
 
 func (tx chatTx) Backlog(ctx context.Context) (gateway.Backlog, error) {
 	return one("count what waits", tx.QueryRow(ctx, `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM queue`), scanBacklog)

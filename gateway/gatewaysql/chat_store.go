@@ -39,19 +39,15 @@ func storeError(err error) error {
 	case err == nil, errors.As(err, &coded), errors.Is(err, gateway.ErrNoRow), errors.Is(err, gateway.ErrRowExists),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.Is(err, sqldb.ErrIndeterminate):
+		return wire.WrapError(wire.CodeStorageUnavailable,
+			"The store did not tell whether this was kept. Try again: what was kept is not done a second time.", err)
 	}
 	return wire.WrapError(wire.CodeStorageUnavailable, "The store is not available. Nothing was changed; try again.", err)
 }
 
 // chatTx is one transaction. It keeps nothing beside it.
 type chatTx struct{ *sqldb.Tx }
-
-// LockOrg, LockThread, LockTurn and LockQueueRow have nothing to do here: the
-// single writer already runs one transaction after the other.
-func (tx chatTx) LockOrg(context.Context, string) error      { return nil }
-func (tx chatTx) LockThread(context.Context, string) error   { return nil }
-func (tx chatTx) LockTurn(context.Context, string) error     { return nil }
-func (tx chatTx) LockQueueRow(context.Context, string) error { return nil }
 
 // exec runs a statement and tells what it was for if it fails.
 func (tx chatTx) exec(ctx context.Context, what, query string, args ...any) error {

@@ -90,10 +90,14 @@ func scanThread(r rowScanner) (t gateway.ThreadRow, err error) {
 }
 
 func (tx chatTx) InsertThread(ctx context.Context, t gateway.ThreadRow) error {
-	return tx.insert(ctx, "insert thread", `
+	err := tx.insert(ctx, "insert thread", `
 		INSERT INTO threads (id, org_id, account_id, agent_id, made_by, title, model, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		t.ID, t.OrgID, t.AccountID, t.AgentID, t.MadeBy, t.Title, t.Model, t.CreatedAt, t.UpdatedAt)
+	if err == nil {
+		tx.Sequence(threadKey(t.ID)) // nobody else has the row before the commit
+	}
+	return err
 }
 
 func (tx chatTx) Thread(ctx context.Context, threadID string) (gateway.ThreadRow, error) {

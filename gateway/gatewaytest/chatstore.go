@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/gatewaysql"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-// ChatStore is the conformance suite of a gateway.ChatStore. open gives an empty
-// store; it cleans up by itself.
-func ChatStore(t *testing.T, open func(t *testing.T) gateway.ChatStore) {
+// ChatStore is the conformance suite of a gateway.ChatStore on a kind of database.
+func ChatStore(t *testing.T, d Database) {
 	for _, c := range []struct {
 		name string
 		test func(*suite)
@@ -41,7 +41,9 @@ func ChatStore(t *testing.T, open func(t *testing.T) gateway.ChatStore) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(&suite{T: t, ctx: context.Background(), store: open(t)})
+			place := d.New(t)
+			sql := place.Open(t)
+			c.test(&suite{T: t, ctx: context.Background(), place: place, sql: sql, store: sql.Chat()})
 		})
 	}
 }
@@ -49,6 +51,8 @@ func ChatStore(t *testing.T, open func(t *testing.T) gateway.ChatStore) {
 type suite struct {
 	*testing.T
 	ctx   context.Context
+	place *Place
+	sql   *gatewaysql.Store
 	store gateway.ChatStore
 }
 

@@ -57,7 +57,7 @@ func (s *suite) oneTurn() {
 		}
 		t.Status, t.EndedAt, t.Error, t.Reason, t.Interrupted, t.StartedAt = gateway.TurnCancelled, 9, "e", "r", true, 7
 		partial := "p"
-		t.Partial, t.RecoverBy = &partial, 99
+		t.Partial, t.RecoverBy, t.Billing = &partial, 99, string(gateway.BillingOwn) // what a turn without a word on it costs
 		s.must(tx.UpdateTurn(s.ctx, t))
 		got, err := tx.Turn(s.ctx, t.ID)
 		s.must(err)
@@ -112,7 +112,7 @@ func (s *suite) turnParts() {
 		s.must(tx.AddUsage(s.ctx, t.ID, rows))
 		usage, err := tx.Usage(s.ctx, t.ID)
 		s.must(err)
-		if fmt.Sprint(usage) != "[{r tokens.input 5} {r tokens.output 3}]" {
+		if fmt.Sprint(usage) != "[{r tokens.input 5 <nil>} {r tokens.output 3 <nil>}]" {
 			s.Errorf("usage %v", usage)
 		}
 		for i := range 3 {

@@ -15,7 +15,8 @@ import (
 //   - a message that started although one before it waited (FIFO within a rank);
 //   - two turns at once, a turn with two ends, output or an interrupt after the
 //     end, an interrupt twice;
-//   - ranges of output with a gap, an overlap, or another length than their text.
+//   - ranges of output with a gap, an overlap, or another length than their text;
+//   - a steer or a warning of a turn that has not begun.
 func CheckLog(events []gateway.Event) error {
 	c := logCheck{
 		seen: make(map[string]bool), waiting: make(map[string]place), turns: make(map[string]*turnCheck),
@@ -81,7 +82,13 @@ func (c *logCheck) event(e gateway.Event) {
 	switch e.EventType {
 	case gateway.EventInputPrompt:
 		c.input(e)
+	case gateway.EventInputDeadline:
+		c.steers(e)
 	case gateway.EventControlRevoke, gateway.EventInputRejected:
+		if e.TurnID != "" && e.EventType == gateway.EventControlRevoke {
+			c.steers(e) // the warning of a deadline, which no event stands for
+			return
+		}
 		if _, ok := c.waiting[e.RevokesEventID]; !ok {
 			c.fault(e, "revokes %s, which does not wait", e.RevokesEventID)
 		}
@@ -107,8 +114,12 @@ func (c *logCheck) input(e gateway.Event) {
 		if !ok {
 			c.fault(e, "revokes %s, which does not wait", e.RevokesEventID)
 		}
-		at = old
+		at.seq = old.seq
 		delete(c.waiting, e.RevokesEventID)
+	}
+	if e.TurnID != "" && e.Mode == gateway.ModeSteer {
+		c.steers(e)
+		return
 	}
 	if e.TurnID == "" {
 		c.waiting[e.ID] = at
@@ -129,6 +140,17 @@ func (c *logCheck) input(e gateway.Event) {
 		c.fault(e, "turn %s has two messages", e.TurnID)
 	}
 	c.turns[e.TurnID], c.active = &turnCheck{}, e.TurnID
+}
+
+// steers checks what is said to a turn that has begun. It may be over: its host
+// has the last word on what it took (SQ36).
+func (c *logCheck) steers(e gateway.Event) {
+	if c.turns[e.TurnID] == nil {
+		c.fault(e, "of turn %s, which has not begun", e.TurnID)
+	}
+	if e.RevokesEventID == "" {
+		c.fault(e, "stands for nothing that was offered")
+	}
 }
 
 // open gives a turn that should not be over.
