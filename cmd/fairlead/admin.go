@@ -12,14 +12,14 @@ import (
 	"github.com/fairlead/fairlead/gateway/gatewaysql"
 )
 
-// withAccounts opens the accounts of a data folder for one command; a server may
-// use the folder at the same time.
+// withAccounts opens the accounts for one command; a server may use the same
+// database at the same time.
 func withAccounts(ctx context.Context, cfg *config, std stdio, fn func(*accounts.Service) error) (err error) {
 	log := newLogger(cfg.Log, std)
 	if err := makeDataDir(cfg.DataDir); err != nil {
 		return err
 	}
-	store, err := gatewaysql.Open(ctx, gatewaysql.Options{Path: gatewayFile(cfg), Logger: slog.New(slog.DiscardHandler)})
+	store, err := gatewaysql.Open(ctx, gatewayStore(cfg, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return readable(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairlead/fairlead/gateway/gatewaysql"
 	"github.com/fairlead/fairlead/gateway/httpd"
 )
 
@@ -176,6 +177,12 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func gatewayFile(cfg *config) string { return filepath.Join(cfg.DataDir, "gateway.db") }
+// gatewayStore says where the gateway's store is.
+func gatewayStore(cfg *config, log *slog.Logger) gatewaysql.Options {
+	if cfg.DatabaseURL != "" {
+		return gatewaysql.Options{URL: string(cfg.DatabaseURL), Logger: log}
+	}
+	return gatewaysql.Options{Path: filepath.Join(cfg.DataDir, "gateway.db"), Logger: log}
+}
 
 func hostDir(cfg *config) string { return filepath.Join(cfg.DataDir, "host") }

@@ -95,6 +95,12 @@ func parseURL(text string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
+// CheckURL tells whether Open would try to connect to a URL. Error: ErrBadURL.
+func CheckURL(text string) error {
+	_, err := parseURL(text)
+	return err
+}
+
 // verifyConnection checks what durability rests on, on each fresh connection: a
 // setting that silently did not take must not weaken it.
 func verifyConnection(ctx context.Context, c *pgx.Conn) error {
