@@ -374,5 +374,5 @@ func TestHello(t *testing.T) {
 	h := newRig(t).host.Hello()
 	equal(t, "host", h.HostID, "host")
 	equal(t, "protocol", h.Protocols[0], wire.HostProtocol)
-	equal(t, "capabilities", strings.Join(h.Capabilities, " "), "continue_from turn_context reasoning outcome")
+	equal(t, "capabilities", strings.Join(h.Capabilities, " "), "continue_from turn_context reasoning outcome steer")
 }

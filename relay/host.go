@@ -203,7 +203,7 @@ func (h *Host) Hello() wire.Hello {
 		Protocols: []string{wire.HostProtocol, wire.ChatRelayProtocol},
 		Capabilities: []string{
 			wire.CapabilityContinueFrom, wire.CapabilityTurnContext,
-			wire.CapabilityReasoning, wire.CapabilityOutcome,
+			wire.CapabilityReasoning, wire.CapabilityOutcome, wire.CapabilitySteer,
 		},
 		ClockMs: h.cfg.Now().UnixMilli(),
 	}

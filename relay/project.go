@@ -37,12 +37,13 @@ func (p Projection) envelope(seq uint64) wire.Envelope {
 }
 
 // features are the negotiated additions to RH40.
-type features struct{ outcome, reasoning bool }
+type features struct{ outcome, reasoning, steer bool }
 
 func featuresOf(capabilities []string) features {
 	return features{
 		outcome:   slices.Contains(capabilities, wire.CapabilityOutcome),
 		reasoning: slices.Contains(capabilities, wire.CapabilityReasoning),
+		steer:     slices.Contains(capabilities, wire.CapabilitySteer),
 	}
 }
 
@@ -95,7 +96,7 @@ func projectCompleted(payload json.RawMessage, b Binding, f features) json.RawMe
 		EffectiveBillingMode:    textOr(turn["effective_billing_mode"], defaultBillingMode),
 	}}
 	if f.outcome {
-		out.Outcome = safeOutcome(objectOf(payload)["outcome"])
+		out.Outcome = safeOutcome(objectOf(payload)["outcome"], f)
 	}
 	return encode(out)
 }
@@ -129,31 +130,6 @@ func safeUsage(raw json.RawMessage) json.RawMessage {
 		}
 	}
 	return encode(out)
-}
-
-// safeOutcome lets an outcome out whose every part has the form it must have.
-func safeOutcome(raw json.RawMessage) *wire.Outcome {
-	var in wire.Outcome
-	if len(raw) == 0 || json.Unmarshal(raw, &in) != nil {
-		return nil
-	}
-	out := wire.Outcome{}
-	if safeWord(string(in.Error), 64) {
-		out.Error = in.Error
-	}
-	if in.Finish == wire.FinishToolCallIgnored || in.Finish == wire.FinishRefusedInPart {
-		out.Finish = in.Finish
-	}
-	if _, err := time.Parse(time.RFC3339, in.RetryAt); err == nil {
-		out.RetryAt = in.RetryAt
-	}
-	if safeWord(in.ResponseID, 256) {
-		out.ResponseID = in.ResponseID
-	}
-	if out.Error == "" && out.Finish == "" && out.RetryAt == "" && out.ResponseID == "" {
-		return nil
-	}
-	return &out
 }
 
 // safeWord accepts what a name or an id is made of, and no prose.

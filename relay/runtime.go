@@ -29,6 +29,15 @@ type Runtime interface {
 	ReadTurn(ctx context.Context, threadID, turnID string) (t NativeTurn, ok bool, err error)
 	// InterruptTurn stops the active turn (RH68); repeating it is allowed.
 	InterruptTurn(ctx context.Context, threadID, turnID string) error
+	// OfferSteer offers a message to a turn that may be running. It returns once the
+	// turn knows of it, in the order of the calls; settled then gives what became of
+	// it, once. The turn takes it when the response in progress has ended, which
+	// Now brings about at once, and makes one more provider request with it; it is
+	// durable before the provider hears of it and before settled tells. The same
+	// DeliveryID again is the same steer: a Now that it brings is taken up, and what
+	// was taken stays taken. A turn that is over, or was told to stop, takes nothing
+	// any more. settled is closed without a result if only the next process can know.
+	OfferSteer(ctx context.Context, threadID, turnID string, s Steer) (settled <-chan SteerResult, err error)
 	// Events reads the ledger of a thread after a sequence number, ascending, at
 	// most limit records. Everything that it returns is durable (RH42).
 	Events(ctx context.Context, threadID string, after uint64, limit int) ([]NativeEvent, error)
@@ -63,6 +72,22 @@ type StartTurn struct {
 	Context         string // for this turn alone, or ""
 }
 
+// Steer is a message for a turn in progress.
+type Steer struct {
+	DeliveryID string
+	Text       string // raw: the runtime trims it
+	Now        bool   // the response in progress is cut
+}
+
+// SteerResult is what became of a steer: taken as Receipt tells it, or Reason says
+// why not (wire.ReasonTurnOver, wire.ReasonTurnUnknown).
+type SteerResult struct {
+	Taken  bool
+	At     uint64
+	Cut    bool
+	Reason string
+}
+
 // NativeTurn is what a host may know of a native turn.
 type NativeTurn struct {
 	ID     string
@@ -91,6 +116,7 @@ func (s NativeStatus) Live() bool { return s == NativeQueued || s == NativeInPro
 //
 //	turn.started    {"turn":{…native turn…}}
 //	item.delta      {"kind":"agent_message"|"agent_reasoning","delta":"…"}, delta ≤ 32 KiB
+//	turn.steered    not projected
 //	turn.completed  {"turn":{"status","usage","effective_model",…},"outcome":{wire.Outcome}}
 type NativeEvent struct {
 	Seq       uint64

@@ -35,6 +35,8 @@ type Store interface {
 	BindingByThread(ctx context.Context, key, virtualThreadID string) (b Binding, ok bool, err error)
 	BindingByNative(ctx context.Context, key, nativeThreadID string) (b Binding, ok bool, err error)
 	Turn(ctx context.Context, key, bindingID, turnID string) (t Turn, ok bool, err error)
+	// TurnInRun finds a reservation of a run by its virtual id, settled or not.
+	TurnInRun(ctx context.Context, key, runID, turnID string) (t Turn, ok bool, err error)
 	TurnByOperation(ctx context.Context, key, bindingID, operationFingerprint string) (t Turn, ok bool, err error)
 	TurnByNative(ctx context.Context, key, bindingID, nativeTurnID string) (t Turn, ok bool, err error)
 

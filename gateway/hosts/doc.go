@@ -17,6 +17,10 @@
 //   - A prompt is held back while its host has no room (first come, first served)
 //     or its route cools down. A command that stops it is never held back;
 //     one that was stopped before it was offered is not offered any more.
+//   - While a turn runs, the ledger is polled for steers: after an attach, a wake, an
+//     answered prompt and a receipt. The one that it reserves is offered to the host
+//     once in an attachment, and again in the next; what the host says of it goes to
+//     the ledger after all text that came before.
 //   - Wake never blocks, and nothing in a link's reader does.
 //   - A host has at most one link; a newer one supersedes the older.
 //

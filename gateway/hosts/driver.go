@@ -49,6 +49,8 @@ type driver struct {
 	confirm  uint64 // cursor that the host was told
 	terminal uint64 // Seq of a turn's end that is not durable yet, 0 for none
 
+	steering steering
+
 	told    string // what the ledger was last told of why the run waits
 	toldFor time.Time
 }
@@ -109,12 +111,14 @@ func (d *driver) absorb(ctx context.Context, in inbox) {
 	if in.attached {
 		d.stage = attached
 		d.attachPause.reset()
+		d.steering.reattached()
 		d.tell(ctx, "", time.Time{}, true)
 	}
 	for _, ack := range in.acks {
 		d.acknowledge(ctx, ack)
 	}
 	d.intake(ctx, in.events)
+	d.steering.take(in)
 	d.durable = max(d.durable, in.cursor)
 	d.retire(ctx)
 	if in.overflow {
@@ -142,13 +146,20 @@ func (d *driver) advance(ctx context.Context) time.Duration {
 	}
 	switch {
 	case d.work.Idle:
+		if pause := d.steer(ctx); len(d.steering.receipts) > 0 {
+			return pause
+		}
 		return d.rest(ctx)
 	case d.stage == detached:
 		return d.unless(d.attachAt, func() time.Duration { return d.attach(ctx) })
-	case d.stage == attached && d.inflight == 0 && len(d.work.Commands) > 0:
-		return d.unless(d.offerAt, func() time.Duration { return d.offer(ctx) })
+	case d.stage == attaching:
+		return asleep
 	}
-	return asleep
+	pause := d.steer(ctx)
+	if d.inflight == 0 && len(d.work.Commands) > 0 {
+		pause = min(pause, d.unless(d.offerAt, func() time.Duration { return d.offer(ctx) }))
+	}
+	return pause
 }
 
 // unless does what is due, or tells how long it is until then.
@@ -243,6 +254,7 @@ func (d *driver) acknowledge(ctx context.Context, ack wire.Ack) {
 		}
 	default:
 		d.stale, d.offerAt, d.hold = true, time.Time{}, hold{}
+		d.steering.due = true // the turn may have begun
 		d.offerPause.reset()
 		d.s.answered(d)
 		d.tell(ctx, "", time.Time{}, false)

@@ -28,6 +28,9 @@ type relayHost struct {
 	// manual leaves the turns of applied prompts to the test.
 	manual bool
 	log    []string // commands in the order in which they came
+	// took says what becomes of a steer at once; nil or false leaves it to the test.
+	took func(wire.Steer) (wire.Receipt, bool)
+	old  bool // it takes no steers
 }
 
 // scope is one run at the host; it outlives links.
@@ -41,6 +44,8 @@ type scope struct {
 	cursor  uint64
 	open    int
 	changed chan struct{}
+	offered []wire.Steer
+	settled map[string]*settled
 }
 
 func newRelayHost(id string) *relayHost {
@@ -48,10 +53,14 @@ func newRelayHost(id string) *relayHost {
 }
 
 func (h *relayHost) Hello() wire.Hello {
-	return wire.Hello{
+	hello := wire.Hello{
 		HostID: h.id, Name: "Host " + h.id, Version: "1.0.0", Protocols: []string{wire.HostProtocol},
 		Capabilities: []string{wire.CapabilityOutcome, wire.CapabilityReasoning},
 	}
+	if !h.old {
+		hello.Capabilities = append(hello.Capabilities, wire.CapabilitySteer)
+	}
+	return hello
 }
 
 func (h *relayHost) Attach(_ context.Context, a wire.Attach, _ []string) (link.Attachment, error) {
@@ -114,7 +123,7 @@ func (h *relayHost) commands() []string {
 func (h *relayHost) scope(run string) *scope {
 	s := h.scopes[run]
 	if s == nil {
-		s = &scope{host: h, run: run, answers: map[uint64]wire.Ack{}, started: map[string]int{}, changed: make(chan struct{}, 1)}
+		s = &scope{host: h, run: run, answers: map[uint64]wire.Ack{}, started: map[string]int{}, changed: make(chan struct{}, 1), settled: map[string]*settled{}}
 		h.scopes[run] = s
 	}
 	return s

@@ -12,6 +12,9 @@ import (
 const (
 	maxInboxEvents = 1024
 	maxInboxBytes  = 8 << 20
+	// maxInboxReceipts is far more than the deliveries of a run that may be open. A
+	// receipt that is dropped is told again by the end of its turn.
+	maxInboxReceipts = 256
 )
 
 // inbox is what happened since a driver last looked.
@@ -22,6 +25,7 @@ type inbox struct {
 	attached bool
 	refused  *wire.ErrorBody
 	acks     []wire.Ack
+	receipts []wire.Receipt
 	events   []wire.Envelope
 	bytes    int
 	// cursor is up to where the ledger is durable.
@@ -46,7 +50,7 @@ func (in *inbox) add(e wire.Envelope) {
 
 func (in *inbox) empty() bool {
 	return !in.woken && !in.room && !in.reminded && !in.attached && in.refused == nil &&
-		len(in.acks) == 0 && len(in.events) == 0 && in.cursor == 0 && !in.overflow
+		len(in.acks) == 0 && len(in.receipts) == 0 && len(in.events) == 0 && in.cursor == 0 && !in.overflow
 }
 
 // mailbox is an inbox that any goroutine may post to and one takes from.

@@ -22,6 +22,7 @@ type ledger struct {
 	said    map[string][]said
 	refused map[string][]wire.Code
 	asked   int // calls of Work
+	polled  int // calls of Poll
 	// faults makes the next calls of a method fail.
 	faults map[string]int
 	// lazy keeps durable callbacks until settle; stuck holds Intake up.
@@ -48,6 +49,7 @@ type ledgerRun struct {
 	// dropped are the turns that were stopped before the host had anything of them.
 	dropped map[string]bool
 	taken   []uint64 // Seq of each envelope given, duplicates too
+	steers  []*ledgerSteer
 }
 
 type ledgerCommand struct {

@@ -192,7 +192,10 @@ func (r *Registry) Serve(ctx context.Context, hostID string, conn link.Conn) err
 
 // capabilities are those that this gateway takes up.
 func capabilities() []string {
-	return []string{wire.CapabilityContinueFrom, wire.CapabilityTurnContext, wire.CapabilityReasoning, wire.CapabilityOutcome}
+	return []string{
+		wire.CapabilityContinueFrom, wire.CapabilityTurnContext, wire.CapabilityReasoning, wire.CapabilityOutcome,
+		wire.CapabilitySteer,
+	}
 }
 
 // takeOver makes opened the link of its host, once an older one has ended and the

@@ -319,7 +319,7 @@ func TestCatalogs_AreTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *rig) {
 		g.host.routes = []wire.Route{{Model: "m", Ready: true}}
 		l := g.connect(g.host)
-		if !g.catalogs.online["host_1"] || len(g.catalogs.routes["host_1"]) != 1 || len(g.catalogs.caps) != 2 {
+		if !g.catalogs.online["host_1"] || len(g.catalogs.routes["host_1"]) != 1 || len(g.catalogs.caps) != 3 {
 			t.Errorf("told %+v", g.catalogs)
 		}
 		g.host.change(func() { g.host.routes = nil })

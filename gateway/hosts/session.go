@@ -22,6 +22,7 @@ type session struct {
 	work      context.Context
 	since     time.Time
 	challenge string
+	steers    bool // the link carries steers
 	tasks     sync.WaitGroup
 	// ended is closed when the link and its drivers have ended and the host counts
 	// as away.
@@ -39,7 +40,8 @@ type session struct {
 func newSession(ctx context.Context, r *Registry, h *host, cancel context.CancelCauseFunc, opened *link.Session) *session {
 	return &session{
 		reg: r, host: h, link: opened, cancel: cancel, work: ctx, since: r.now(),
-		challenge: wire.NewChallenge(), ended: make(chan struct{}), runs: map[string]*driver{},
+		challenge: wire.NewChallenge(), steers: slices.Contains(opened.Capabilities(), wire.CapabilitySteer),
+		ended: make(chan struct{}), runs: map[string]*driver{},
 	}
 }
 
@@ -172,6 +174,10 @@ func (s *session) Ack(m wire.Ack) {
 
 func (s *session) Event(m wire.EventMessage) {
 	s.deliver(m.RunID, func(in *inbox) { in.add(m.Envelope) })
+}
+
+func (s *session) Receipt(m wire.Receipt) {
+	s.deliver(m.RunID, func(in *inbox) { in.receipts = append(in.receipts, m) })
 }
 
 func (s *session) Room(m wire.Room) {

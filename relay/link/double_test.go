@@ -27,7 +27,7 @@ func newScriptedHost() *scriptedHost {
 	return &scriptedHost{
 		hello: wire.Hello{
 			HostID: "host_1", Name: "Test host", Version: "1.2.3", Protocols: []string{wire.HostProtocol},
-			Capabilities: []string{wire.CapabilityOutcome, "something_newer", wire.CapabilityReasoning},
+			Capabilities: []string{wire.CapabilityOutcome, "something_newer", wire.CapabilityReasoning, wire.CapabilitySteer},
 		},
 		runs: map[string]*scriptedRun{}, room: wire.Room{Max: 8},
 	}
@@ -121,6 +121,9 @@ type scriptedRun struct {
 	commands     []uint64
 	gate         chan struct{} // Command waits for it; nil lets all pass
 	nextErr      error
+	steers       []wire.Steer
+	receipts     map[string]chan wire.Receipt // by delivery; closed without one: unknown
+	steerErr     error
 }
 
 func (r *scriptedRun) RuntimeCursor() uint64 { return r.acknowledged }
@@ -137,6 +140,39 @@ func (r *scriptedRun) Command(ctx context.Context, m wire.CommandMessage) wire.A
 		}
 	}
 	return wire.Ack{RunID: m.RunID, CommandSeq: m.Seq, CommandType: wire.TypePromptRequest, Status: wire.AckApplied}
+}
+
+// Steer keeps the steer until the test settles it.
+func (r *scriptedRun) Steer(_ context.Context, m wire.Steer) (func(context.Context) (wire.Receipt, bool), error) {
+	settled := r.settled(m.DeliveryID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steers = append(r.steers, m)
+	if err := r.steerErr; err != nil {
+		r.steerErr = nil
+		return nil, err
+	}
+	return func(ctx context.Context) (wire.Receipt, bool) {
+		select {
+		case receipt, known := <-settled:
+			return receipt, known
+		case <-ctx.Done():
+			return wire.Receipt{}, false
+		}
+	}, nil
+}
+
+// settled is where the test says what became of a steer.
+func (r *scriptedRun) settled(deliveryID string) chan wire.Receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.receipts == nil {
+		r.receipts = map[string]chan wire.Receipt{}
+	}
+	if r.receipts[deliveryID] == nil {
+		r.receipts[deliveryID] = make(chan wire.Receipt, 2)
+	}
+	return r.receipts[deliveryID]
 }
 
 func (r *scriptedRun) Next(ctx context.Context) ([]wire.Envelope, error) {
@@ -220,6 +256,7 @@ type recorder struct {
 	rooms    chan wire.Room
 	catalogs chan wire.CatalogMessage
 	offline  chan wire.Offline
+	receipts chan wire.Receipt
 }
 
 func newRecorder() *recorder {
@@ -228,7 +265,7 @@ func newRecorder() *recorder {
 		attached: make(chan wire.Attached, enough), refused: make(chan wire.Refused, enough),
 		acks: make(chan wire.Ack, enough), events: make(chan wire.EventMessage, enough),
 		rooms: make(chan wire.Room, enough), catalogs: make(chan wire.CatalogMessage, enough),
-		offline: make(chan wire.Offline, enough),
+		offline: make(chan wire.Offline, enough), receipts: make(chan wire.Receipt, enough),
 	}
 }
 
@@ -236,6 +273,7 @@ func (r *recorder) Attached(m wire.Attached)      { r.attached <- m }
 func (r *recorder) Refused(m wire.Refused)        { r.refused <- m }
 func (r *recorder) Ack(m wire.Ack)                { r.acks <- m }
 func (r *recorder) Event(m wire.EventMessage)     { r.events <- m }
+func (r *recorder) Receipt(m wire.Receipt)        { r.receipts <- m }
 func (r *recorder) Room(m wire.Room)              { r.rooms <- m }
 func (r *recorder) Catalog(m wire.CatalogMessage) { r.catalogs <- m }
 func (r *recorder) Offline(m wire.Offline)        { r.offline <- m }
@@ -272,7 +310,7 @@ func open(t *testing.T, h *scriptedHost) *linked {
 	var ends sync.WaitGroup
 	ends.Go(func() { l.hostEnds <- link.ServeHost(hostCtx, hostConn, h, link.HostOptions{}) })
 	session, err := link.Open(gatewayCtx, gatewayConn, link.SessionOptions{
-		Capabilities: []string{wire.CapabilityReasoning, wire.CapabilityOutcome, wire.CapabilityContinueFrom},
+		Capabilities: []string{wire.CapabilityReasoning, wire.CapabilityOutcome, wire.CapabilityContinueFrom, wire.CapabilitySteer},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -130,6 +130,11 @@ func (s *hostLink) take(ctx context.Context, m wire.LinkMessage) error {
 		return s.put(ctx, m.RunID, m)
 	case wire.Detach:
 		return s.put(ctx, m.RunID, m)
+	case wire.Steer:
+		if !slices.Contains(s.capabilities, wire.CapabilitySteer) {
+			return misuse("a steer on a link without steers")
+		}
+		return s.put(ctx, m.RunID, m)
 	case wire.CatalogRequest:
 		s.mu.Lock()
 		s.asked = append(s.asked, m.Challenge)

@@ -1,5 +1,5 @@
 // Package link is one session between a relay host and a gateway: hello, attach,
-// command, ack, envelope, cursor, heartbeat. A host serves its end with ServeHost,
+// command, ack, envelope, cursor, steer, receipt, heartbeat. A host serves its end with ServeHost,
 // a gateway opens its end with Open; both run over any Conn, of which Pipe is the
 // one inside a process.
 //
@@ -9,6 +9,9 @@
 //   - Messages of one run keep their order; commands of one run are applied one
 //     after the other, those of different runs in parallel, and no run waits for
 //     another one's store or consumer.
+//   - A steer is offered in its place among the commands; its receipt comes when
+//     the turn has decided, which holds nothing up. Steers pass only where both ends
+//     agreed on wire.CapabilitySteer.
 //   - Both ends send a heartbeat and end the link after MaxSilence without any
 //     message.
 //   - An end returns only after all of its goroutines have ended.
@@ -55,6 +58,11 @@ type Attachment interface {
 	// Command applies a command and answers it; it never returns before the
 	// effect is durable (RH53).
 	Command(ctx context.Context, m wire.CommandMessage) wire.Ack
+	// Steer offers a message to a running turn and returns once the turn knows of
+	// it. receipt waits, for as long as it takes, for what became of it; known is
+	// false if ctx ended first, or if nothing can be known before the run is attached
+	// again. An error ends the attachment.
+	Steer(ctx context.Context, m wire.Steer) (receipt func(context.Context) (r wire.Receipt, known bool), err error)
 	// Next waits for envelopes that are journaled and not yet handed off in this
 	// attachment, and gives them in order of Seq. The first call after Attach
 	// gives the pending ones above the cursor again, byte-identical (RH49).

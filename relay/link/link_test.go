@@ -17,7 +17,7 @@ import (
 func TestHandshake_AgreesOnWhatBothKnow(t *testing.T) {
 	t.Parallel()
 	l := open(t, newScriptedHost())
-	want := []string{wire.CapabilityOutcome, wire.CapabilityReasoning}
+	want := []string{wire.CapabilityOutcome, wire.CapabilityReasoning, wire.CapabilitySteer}
 	if got := l.session.Capabilities(); !slices.Equal(got, want) {
 		t.Errorf("capabilities %q, want %q", got, want)
 	}

@@ -20,10 +20,23 @@ type hostRun struct {
 	// Owned by the goroutine of serve.
 	attachment Attachment
 	attached   int // how many attachments there were: names the present one
-	stopPump   func()
+	serving    serving
 }
 
-// broken is put into the queue by the pump of an attachment that cannot go on.
+// serving is what goes on beside the worker for one attachment: the pump, and the
+// waits for receipts. All of it ends before the attachment is closed.
+type serving struct {
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines *sync.WaitGroup
+	steers     chan struct{} // holds a token for each wait
+}
+
+// maxSteers is how many steers of one run may wait for their receipts. A gateway
+// has one open at a time and may repeat it, so more is misuse.
+const maxSteers = 64
+
+// broken is put into the queue by what serves an attachment that cannot go on.
 type broken struct {
 	attached int
 	err      error
@@ -87,6 +100,8 @@ func (r *hostRun) apply(ctx context.Context, m any) error {
 		return r.link.send(ctx, r.command(ctx, m))
 	case wire.CursorMessage:
 		return r.acknowledge(ctx, m)
+	case wire.Steer:
+		return r.steer(ctx, m)
 	case wire.Detach:
 		r.detach()
 	case broken:
@@ -110,7 +125,9 @@ func (r *hostRun) attach(ctx context.Context, m wire.Attach) error {
 	if err := r.link.send(ctx, wire.Attached{RunID: r.id, RuntimeCursor: a.RuntimeCursor()}); err != nil {
 		return err
 	}
-	r.startPump(ctx, a)
+	r.serving = newServing(ctx)
+	attached, pumping := r.attached, r.serving.ctx
+	r.serving.goroutines.Go(func() { r.pump(pumping, a, attached) })
 	return nil
 }
 
@@ -144,26 +161,46 @@ func (r *hostRun) acknowledge(ctx context.Context, m wire.CursorMessage) error {
 	return nil
 }
 
+// steer offers a steer. One for a run that is not attached is dropped: it is
+// offered again after the next attach.
+func (r *hostRun) steer(ctx context.Context, m wire.Steer) error {
+	if r.attachment == nil {
+		return nil
+	}
+	receipt, err := r.attachment.Steer(ctx, m)
+	if err != nil {
+		return r.refuse(ctx, err)
+	}
+	select {
+	case r.serving.steers <- struct{}{}:
+	default:
+		return misuse("run %s has more than %d steers waiting", r.id, maxSteers)
+	}
+	s := r.serving
+	s.goroutines.Go(func() {
+		defer func() { <-s.steers }()
+		if settled, known := receipt(s.ctx); known {
+			_ = r.link.send(s.ctx, settled) // a link that does not take it has ended
+		}
+	})
+	return nil
+}
+
 func (r *hostRun) detach() {
 	if r.attachment == nil {
 		return
 	}
-	if r.stopPump != nil {
-		r.stopPump()
+	if r.serving.cancel != nil {
+		r.serving.cancel()
+		r.serving.goroutines.Wait()
 	}
 	r.attachment.Close()
-	r.attachment, r.stopPump = nil, nil
+	r.attachment, r.serving = nil, serving{}
 }
 
-func (r *hostRun) startPump(ctx context.Context, a Attachment) {
+func newServing(ctx context.Context) serving {
 	ctx, cancel := context.WithCancel(ctx)
-	var pump sync.WaitGroup
-	attached := r.attached
-	pump.Go(func() { r.pump(ctx, a, attached) })
-	r.stopPump = func() {
-		cancel()
-		pump.Wait()
-	}
+	return serving{ctx: ctx, cancel: cancel, goroutines: &sync.WaitGroup{}, steers: make(chan struct{}, maxSteers)}
 }
 
 // pump hands envelopes to the transport; what fails is said to the worker, which

@@ -21,6 +21,9 @@ type Handler interface {
 	Refused(wire.Refused)
 	Ack(wire.Ack)
 	Event(wire.EventMessage)
+	// Receipt settles a Steer. It may come twice, and before events that the host
+	// journaled earlier.
+	Receipt(wire.Receipt)
 	Room(wire.Room)
 	Catalog(wire.CatalogMessage)
 	// Offline is the last word of a host that leaves in good order.
@@ -111,13 +114,13 @@ func (s *Session) read(ctx context.Context, h Handler) error {
 		if err != nil {
 			return err
 		}
-		if err := deliver(m, h); err != nil {
+		if err := s.deliver(m, h); err != nil {
 			return err
 		}
 	}
 }
 
-func deliver(m wire.LinkMessage, h Handler) error {
+func (s *Session) deliver(m wire.LinkMessage, h Handler) error {
 	switch m := m.(type) {
 	case wire.Attached:
 		h.Attached(m)
@@ -127,6 +130,11 @@ func deliver(m wire.LinkMessage, h Handler) error {
 		h.Ack(m)
 	case wire.EventMessage:
 		h.Event(m)
+	case wire.Receipt:
+		if !slices.Contains(s.capabilities, wire.CapabilitySteer) {
+			return misuse("a receipt on a link without steers")
+		}
+		h.Receipt(m)
 	case wire.Room:
 		h.Room(m)
 	case wire.CatalogMessage:
@@ -148,6 +156,11 @@ func (s *Session) Attach(ctx context.Context, m wire.Attach) error { return s.pe
 func (s *Session) Command(ctx context.Context, m wire.CommandMessage) error {
 	return s.peer.send(ctx, m)
 }
+
+// Steer offers a message to a running turn; Receipt answers, unless the attachment
+// ends first: then it is offered again after the next one. It is for links that
+// agreed on wire.CapabilitySteer.
+func (s *Session) Steer(ctx context.Context, m wire.Steer) error { return s.peer.send(ctx, m) }
 
 // Cursor retires the envelopes of a run up to cursor (RH49).
 func (s *Session) Cursor(ctx context.Context, runID string, cursor uint64) error {

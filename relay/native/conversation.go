@@ -41,26 +41,31 @@ func (c *conversation) add(r Round) {
 	}
 }
 
-// messages are the earlier rounds for a request on a route. Reasoning goes only
-// to the route that it came from: to another it means nothing, or breaks the
-// request (F34).
+// messages are the earlier rounds for a request on a route.
 func (c *conversation) messages(stopped StoppedAnswers, route string) []provider.Message {
 	out := make([]provider.Message, 0, 2*len(c.rounds)+1)
 	for _, r := range c.rounds {
-		answer := provider.Message{Role: provider.RoleAssistant, Text: r.Answer}
-		if r.Route == route {
-			answer.Reasoning = r.Reasoning
+		// A round that a steer cut is the beginning of what follows.
+		if r.Status == relay.NativeInterrupted && !r.Cut && stopped == StoppedOmit {
+			continue
 		}
-		if r.Status == relay.NativeInterrupted {
-			if stopped == StoppedOmit {
-				continue
-			}
-			answer.Text = marked(r.Answer)
-			answer.Reasoning = "" // it was cut, and belongs to no finished answer
-		}
-		out = append(out, provider.Message{Role: provider.RoleUser, Text: r.Prompt, Images: r.Images}, answer)
+		out = append(out, provider.Message{Role: provider.RoleUser, Text: r.Prompt, Images: r.Images}, r.reply(route))
 	}
 	return out
+}
+
+// reply is the answer of a round for a request on a route. Reasoning goes only to
+// the route that it came from: to another it means nothing, or breaks the request
+// (F34).
+func (r Round) reply(route string) provider.Message {
+	answer := provider.Message{Role: provider.RoleAssistant, Text: r.Answer}
+	switch {
+	case r.Status == relay.NativeInterrupted:
+		answer.Text = marked(r.Answer) // its reasoning belongs to no finished answer
+	case r.Route == route:
+		answer.Reasoning = r.Reasoning
+	}
+	return answer
 }
 
 func marked(answer string) string {

@@ -166,6 +166,10 @@ func (f *faults) RequestInterrupt(ctx context.Context, threadID, turnID string, 
 	return f.do("RequestInterrupt", func() error { return f.Store.RequestInterrupt(ctx, threadID, turnID, e) })
 }
 
+func (f *faults) TakeSteer(ctx context.Context, s native.Steering) error {
+	return f.do("TakeSteer", func() error { return f.Store.TakeSteer(ctx, s) })
+}
+
 func (f *faults) CompleteTurn(ctx context.Context, c native.Completion) error {
 	return f.do("CompleteTurn", func() error { return f.Store.CompleteTurn(ctx, c) })
 }

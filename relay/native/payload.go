@@ -12,6 +12,7 @@ import (
 const (
 	eventThreadStarted      = "thread.started"
 	eventInterruptRequested = "turn.interrupt_requested"
+	eventSteered            = "turn.steered"
 )
 
 // turnPayload is a native turn as the ledger tells it. Of turn.completed a host
@@ -84,6 +85,15 @@ func interruptPayload(turnID string) json.RawMessage {
 	return encode(struct {
 		TurnID string `json:"turn_id"`
 	}{turnID})
+}
+
+func steeredPayload(turnID string, d wire.Delivered) json.RawMessage {
+	return encode(struct {
+		TurnID     string `json:"turn_id"`
+		DeliveryID string `json:"delivery_id"`
+		At         uint64 `json:"at"`
+		Cut        bool   `json:"cut"`
+	}{turnID, d.DeliveryID, d.At, d.Cut})
 }
 
 // encode marshals what cannot fail to be marshalled: structs of this file.

@@ -25,6 +25,8 @@ var (
 	ErrOwnsTurns = errors.New("native: the thread owns turns")
 	// ErrOver refuses to add to a turn that has ended.
 	ErrOver = errors.New("native: the turn has ended")
+	// ErrTaken refuses a delivery that another turn took.
+	ErrTaken = errors.New("native: the delivery belongs to another turn")
 	// ErrStoreClosed is for every write after the store's database was closed.
 	ErrStoreClosed = errors.New("native: the store is closed")
 	// ErrInUse refuses a second runtime on one store.
@@ -66,18 +68,28 @@ type Store interface {
 	// AppendDeltas stores pieces of what a turn streams as item.delta events, with
 	// the items that they belong to; ErrOver.
 	AppendDeltas(ctx context.Context, threadID, turnID string, deltas []Delta) error
+	// TakeSteer ends the round in progress of a live turn, with the texts of its
+	// items, and begins the next one, with the person's message, as one step with the
+	// delivery and its turn.steered event. For a delivery that the turn has taken
+	// already it does nothing. ErrOver, also for a turn whose interrupt was requested;
+	// ErrTaken.
+	TakeSteer(ctx context.Context, s Steering) error
+	// Delivery looks a delivery up; ErrNotFound.
+	Delivery(ctx context.Context, deliveryID string) (Step, error)
+	// Steps reads what a turn took, in order.
+	Steps(ctx context.Context, turnID string) ([]Step, error)
 	// RequestInterrupt marks a live turn and stores e; for a turn that is marked
 	// or has ended it does nothing.
 	RequestInterrupt(ctx context.Context, threadID, turnID string, e Event) error
-	// CompleteTurn stores the end of a turn, the texts of its items and its one
-	// turn.completed event. For a turn that has ended it does nothing.
+	// CompleteTurn stores the end of a turn, the texts of the items of its last round
+	// and its one turn.completed event. For a turn that has ended it does nothing.
 	CompleteTurn(ctx context.Context, c Completion) error
 
 	// Turn reads a turn; ErrNotFound.
 	Turn(ctx context.Context, threadID, turnID string) (Turn, error)
 	// LiveTurns reads the turns that have not ended, in order of their start.
 	LiveTurns(ctx context.Context) ([]Turn, error)
-	// Streamed gathers the texts of a turn from its events.
+	// Streamed gathers the texts of a turn's last round from its events.
 	Streamed(ctx context.Context, threadID, turnID string) (answer, reasoning string, err error)
 	// Events reads at most limit events of a thread after a sequence number.
 	Events(ctx context.Context, threadID string, after uint64, limit int) ([]relay.NativeEvent, error)
@@ -155,7 +167,28 @@ type Delta struct {
 	Event  Event
 }
 
-// Completion is the end of a turn.
+// Step is a steer that a turn took, with what was reported of the response before.
+type Step struct {
+	wire.Delivered
+	ThreadID      string
+	TurnID        string
+	Usage         *wire.Usage // nil if none was reported
+	ResponseID    string
+	ResponseModel string
+}
+
+// Steering is everything that is stored when a turn takes a steer. Answer and
+// Reasoning are of the round that ends.
+type Steering struct {
+	Step
+	Answer    string
+	Reasoning string
+	ItemID    string // of the person's message
+	Text      string
+	Event     Event
+}
+
+// Completion is the end of a turn. Answer and Reasoning are of its last round.
 type Completion struct {
 	ThreadID      string
 	TurnID        string
@@ -170,9 +203,11 @@ type Completion struct {
 	Completed     Event
 }
 
-// Round is a round of a conversation that has ended.
+// Round is a round of a conversation that has ended: a message and its answer. A
+// turn is one round, and one more for each steer that it took.
 type Round struct {
 	Status    relay.NativeStatus
+	Cut       bool // with interrupted: by the steer that is the next round
 	Prompt    string
 	Images    []wire.Image
 	Answer    string

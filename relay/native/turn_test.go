@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -169,7 +170,7 @@ func TestRH69_FinalStatus(t *testing.T) {
 			h := newHost(t, ends(tt.said, tt.res, tt.err))
 			s := turnOf(h.thread(), 1)
 			c := h.run(s)
-			if c.Turn.Status != tt.status || *c.Outcome != tt.want {
+			if c.Turn.Status != tt.status || !reflect.DeepEqual(*c.Outcome, tt.want) {
 				t.Errorf("end %s %+v, want %s %+v", c.Turn.Status, *c.Outcome, tt.status, tt.want)
 			}
 			if string(h.status(s.ThreadID, s.TurnID)) != tt.status {

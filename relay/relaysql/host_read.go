@@ -170,6 +170,12 @@ func (h *Host) Turn(ctx context.Context, key, bindingID, turnID string) (relay.T
 		WHERE t.scope_key = ? AND t.binding_id = ? AND t.turn_id = ?`, key, bindingID, turnID)
 }
 
+// TurnInRun implements relay.Store.
+func (h *Host) TurnInRun(ctx context.Context, key, runID, turnID string) (relay.Turn, bool, error) {
+	return one(ctx, h, scanTurn, `SELECT `+turnColumns+` FROM relay_turns t
+		WHERE t.scope_key = ? AND t.turn_id = ? AND t.run_id = ? ORDER BY t.reserved_at DESC LIMIT 1`, key, turnID, runID)
+}
+
 // TurnByOperation implements relay.Store.
 func (h *Host) TurnByOperation(ctx context.Context, key, bindingID, operationFingerprint string) (relay.Turn, bool, error) {
 	return one(ctx, h, scanTurn, `SELECT `+turnColumns+` FROM relay_turns t

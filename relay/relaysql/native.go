@@ -71,7 +71,7 @@ func (s *Native) translate(err error) error {
 // isDomain tells the answers of native.Store from failures of the database.
 func isDomain(err error) bool {
 	for _, known := range []error{
-		native.ErrNotFound, native.ErrActive, native.ErrTurnExists, native.ErrOwnsTurns, native.ErrOver,
+		native.ErrNotFound, native.ErrActive, native.ErrTurnExists, native.ErrOwnsTurns, native.ErrOver, native.ErrTaken,
 	} {
 		if errors.Is(err, known) {
 			return true

@@ -35,7 +35,7 @@ func (s *Native) CreateThread(ctx context.Context, t native.Thread, copyFrom str
 	})
 }
 
-// copyRounds gives thread to the completed and stopped rounds of thread from, as
+// copyRounds gives thread to the completed, cut and stopped rounds of thread from, as
 // items of its own without a turn. An item's copy is named after the new thread,
 // its round and its kind, which nothing else is.
 func copyRounds(ctx context.Context, tx *sqldb.Tx, from, to string) error {
@@ -43,7 +43,7 @@ func copyRounds(ctx context.Context, tx *sqldb.Tx, from, to string) error {
 	if err := tx.QueryRow(ctx, `SELECT 1 FROM native_threads WHERE id = ?`, from).Scan(&found); err != nil {
 		return err
 	}
-	const copied = `i.thread_id = ? AND i.status IN ('completed', 'interrupted')`
+	const copied = `i.thread_id = ? AND i.status IN ('completed', 'cut', 'interrupted')`
 	const newID = `'item_' || substr(?, 5) || '_' || i.round || '_' || i.kind`
 	_, err := tx.Exec(ctx, `INSERT INTO native_items (id, thread_id, turn_id, round, kind, status, text, route)
 		SELECT `+newID+`, ?, NULL, i.round, i.kind, i.status, i.text, i.route
@@ -117,7 +117,7 @@ func (s *Native) Rounds(ctx context.Context, threadID string) (rounds []native.R
 			if !ok {
 				i = len(rounds)
 				at[round] = i
-				rounds = append(rounds, native.Round{Status: relay.NativeStatus(status)})
+				rounds = append(rounds, newRound(status))
 			}
 			addItem(&rounds[i], native.ItemKind(kind), text, route)
 		}
@@ -131,6 +131,13 @@ func (s *Native) Rounds(ctx context.Context, threadID string) (rounds []native.R
 		})
 	})
 	return rounds, err
+}
+
+func newRound(status string) native.Round {
+	if status == statusCut {
+		return native.Round{Status: relay.NativeInterrupted, Cut: true}
+	}
+	return native.Round{Status: relay.NativeStatus(status)}
 }
 
 func addItem(r *native.Round, kind native.ItemKind, text, route string) {

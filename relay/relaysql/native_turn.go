@@ -216,7 +216,7 @@ func (s *Native) CompleteTurn(ctx context.Context, c native.Completion) error {
 		if err != nil {
 			return err
 		}
-		if err := completeItems(ctx, tx, c); err != nil {
+		if err := completeItems(ctx, tx, string(c.Status), c.Answer, c.Reasoning, c.TurnID); err != nil {
 			return err
 		}
 		if err := insertEvent(ctx, tx, seq, c.ThreadID, c.TurnID, nil, c.Completed); err != nil {
@@ -227,10 +227,11 @@ func (s *Native) CompleteTurn(ctx context.Context, c native.Completion) error {
 	})
 }
 
-func completeItems(ctx context.Context, tx *sqldb.Tx, c native.Completion) error {
+// completeItems ends the items of the round that a turn is in.
+func completeItems(ctx context.Context, tx *sqldb.Tx, status, answer, reasoning, turnID string) error {
 	_, err := tx.Exec(ctx, `UPDATE native_items SET status = ?, text = CASE kind
 			WHEN 'agent_message' THEN ? WHEN 'agent_reasoning' THEN ? ELSE text END
-		WHERE turn_id = ?`, string(c.Status), c.Answer, c.Reasoning, c.TurnID)
+		WHERE turn_id = ? AND status = 'in_progress'`, status, answer, reasoning, turnID)
 	return err
 }
 
@@ -271,7 +272,8 @@ func (s *Native) Streamed(ctx context.Context, threadID, turnID string) (answer,
 	err = s.view(ctx, func(tx *sqldb.Tx) error {
 		var text, thought strings.Builder
 		rows, err := tx.Query(ctx, `SELECT e.seq, e.payload FROM native_turns t
-			JOIN native_events e ON e.thread_id = t.thread_id AND e.seq > t.started_seq AND e.turn_id = t.id
+			JOIN native_events e ON e.thread_id = t.thread_id AND e.turn_id = t.id AND e.seq > coalesce(
+				(SELECT max(d.seq) FROM native_deliveries d WHERE d.turn_id = t.id), t.started_seq)
 			WHERE t.id = ? AND t.thread_id = ? AND e.event = ? ORDER BY e.seq`,
 			turnID, threadID, wire.EventItemDelta)
 		if err != nil {

@@ -41,6 +41,7 @@ type thread struct {
 type nativeTurn struct {
 	request relay.StartTurn
 	status  relay.NativeStatus
+	steers  []*offered
 }
 
 type watcher struct {
@@ -59,6 +60,7 @@ const (
 	StartTurn     Method = "StartTurn"
 	ReadTurn      Method = "ReadTurn"
 	InterruptTurn Method = "InterruptTurn"
+	OfferSteer    Method = "OfferSteer"
 	Events        Method = "Events"
 )
 

@@ -28,7 +28,13 @@ func (r *Runtime) Say(threadID, turnID, text string) uint64 {
 // End ends a turn and writes its turn.completed.
 func (r *Runtime) End(threadID, turnID string, status relay.NativeStatus) uint64 {
 	r.mu.Lock()
-	r.threads[threadID].turns[turnID].status = status
+	turn := r.threads[threadID].turns[turnID]
+	turn.status = status
+	for _, o := range turn.steers {
+		if o.result == nil {
+			o.settle(relay.SteerResult{Reason: wire.ReasonTurnOver})
+		}
+	}
 	r.mu.Unlock()
 	return r.Emit(threadID, turnID, wire.EventTurnCompleted, map[string]any{"turn": map[string]any{
 		"id": turnID, "status": status, "usage": map[string]any{"input_tokens": 3, "output_tokens": 5},

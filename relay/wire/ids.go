@@ -60,6 +60,26 @@ func ValidChallenge(s string) bool {
 	return len(s) >= 32 && len(s) <= 128 && only(s, "_-")
 }
 
+// ValidUUID tells whether s is a UUID in its usual form, in lower case.
+func ValidUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // ValidFingerprint tells whether s is 64 hex digits of either case.
 func ValidFingerprint(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""

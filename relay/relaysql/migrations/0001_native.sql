@@ -25,6 +25,7 @@ CREATE TABLE native_threads (
 CREATE TABLE native_turns (
     id                  TEXT    PRIMARY KEY CHECK (length(id) BETWEEN 5 AND 80),
     thread_id           TEXT    NOT NULL REFERENCES native_threads (id),
+    -- The one that it is in, or ended in: each steer that it takes begins another.
     round               INTEGER NOT NULL CHECK (round >= 1),
     status              TEXT    NOT NULL
         CHECK (status IN ('queued', 'in_progress', 'completed', 'failed', 'interrupted', 'canceled')),
@@ -58,8 +59,9 @@ CREATE UNIQUE INDEX native_turns_active ON native_turns (thread_id) WHERE comple
 
 -- The items of a round: what was asked, thought and answered. turn_id is null in
 -- rounds that were copied from another thread. An item has the status of its
--- round. While a turn runs, the text of what streams stands in its events alone;
--- it is gathered here when the turn ends.
+-- round: 'cut' is one that was cut short by the steer that is the next round. While a
+-- round runs, the text of what streams stands in its events alone; it is gathered
+-- here when the round ends.
 CREATE TABLE native_items (
     id        TEXT    PRIMARY KEY CHECK (length(id) BETWEEN 5 AND 80),
     thread_id TEXT    NOT NULL REFERENCES native_threads (id),
@@ -67,11 +69,11 @@ CREATE TABLE native_items (
     round     INTEGER NOT NULL CHECK (round >= 1),
     kind      TEXT    NOT NULL CHECK (kind IN ('user_message', 'agent_message', 'agent_reasoning')),
     status    TEXT    NOT NULL
-        CHECK (status IN ('in_progress', 'completed', 'failed', 'interrupted', 'canceled')),
+        CHECK (status IN ('in_progress', 'completed', 'cut', 'failed', 'interrupted', 'canceled')),
     text      TEXT    NOT NULL,
     -- Model and provider key that made it; reasoning goes back to no other.
     route     TEXT    NOT NULL,
-    CHECK (turn_id IS NOT NULL OR status IN ('completed', 'interrupted')),
+    CHECK (turn_id IS NOT NULL OR status IN ('completed', 'cut', 'interrupted')),
     UNIQUE (thread_id, round, kind)
 );
 
@@ -83,6 +85,22 @@ CREATE TABLE native_images (
     mime    TEXT    NOT NULL,
     data    TEXT    NOT NULL, -- base64, as it was received
     PRIMARY KEY (item_id, ordinal)
+);
+
+-- The steers that turns took, each once and for ever. round is the one that it began,
+-- seq its turn.steered, shown how many bytes of answer the turn had streamed before.
+-- The rest is what the provider reported of the response before it.
+CREATE TABLE native_deliveries (
+    delivery_id    TEXT    PRIMARY KEY CHECK (length(delivery_id) = 36),
+    turn_id        TEXT    NOT NULL REFERENCES native_turns (id),
+    round          INTEGER NOT NULL CHECK (round >= 2),
+    seq            INTEGER NOT NULL UNIQUE REFERENCES native_events (seq) DEFERRABLE INITIALLY DEFERRED,
+    shown          INTEGER NOT NULL CHECK (shown >= 0),
+    cut            INTEGER NOT NULL CHECK (cut IN (0, 1)),
+    usage          TEXT,
+    response_id    TEXT    NOT NULL,
+    response_model TEXT    NOT NULL,
+    UNIQUE (turn_id, round)
 );
 
 -- An operation key, by fingerprint, and the one request that it stands for.

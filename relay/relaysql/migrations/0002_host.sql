@@ -70,6 +70,9 @@ CREATE TABLE relay_turns (
 -- How a start finds what is not settled yet, whatever else is stored.
 CREATE INDEX relay_turns_unsettled ON relay_turns (scope_key) WHERE terminal_projected = 0;
 
+-- How a steer finds its turn, which it names without a binding.
+CREATE INDEX relay_turns_virtual ON relay_turns (scope_key, turn_id);
+
 CREATE TABLE relay_runs (
     scope_key TEXT    NOT NULL REFERENCES relay_scopes (scope_key),
     run_id    TEXT    NOT NULL CHECK (length(run_id) BETWEEN 1 AND 240),
