@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/chat"
@@ -40,6 +41,11 @@ func newRealRig(t testing.TB) *realRig {
 			t.Error(err)
 		}
 	})
+	now := time.Now()
+	org := gateway.Org{ID: "org-1", Name: "Harbour", CreatedAt: now}
+	if err := db.Accounts().CreateOrg(context.Background(), org, gateway.AuditEntry{ID: newID(), At: now}); err != nil {
+		t.Fatal(err)
+	}
 	r := &realRig{store: db.Chat(), host: gatewaytest.NewHost("host-1")}
 	r.rig = newRig(t, func(c *socket.Config) {
 		r.service = chat.New(chat.Config{

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -66,6 +67,10 @@ type (
 		Head
 		gateway.RecallRequest
 	}
+	steerFrame struct {
+		Head
+		gateway.SteerRequest
+	}
 	interruptFrame struct {
 		Head
 		gateway.InterruptRequest
@@ -73,6 +78,18 @@ type (
 	turnFrame struct {
 		Head
 		gateway.TurnRequest
+	}
+	agentFrame struct {
+		Head
+		gateway.AgentRequest
+	}
+	createAgentFrame struct {
+		Head
+		gateway.CreateAgentRequest
+	}
+	updateAgentFrame struct {
+		Head
+		gateway.UpdateAgentRequest
 	}
 )
 
@@ -106,10 +123,14 @@ func (s *Server) table() map[string]command {
 			return nil, chat.SetModel(ctx, s.actor, f.SetModelRequest)
 		}),
 		"message.send": on(func(s *session, ctx context.Context, f *sendFrame) (any, error) {
+			f.ReceivedAt = s.received
 			return chat.Send(ctx, s.actor, f.SendRequest)
 		}),
 		"message.recall": on(func(s *session, ctx context.Context, f *recallFrame) (any, error) {
 			return chat.Recall(ctx, s.actor, f.RecallRequest)
+		}),
+		"message.steer": on(func(s *session, ctx context.Context, f *steerFrame) (any, error) {
+			return chat.Steer(ctx, s.actor, f.SteerRequest)
 		}),
 		"turn.interrupt": on(func(s *session, ctx context.Context, f *interruptFrame) (any, error) {
 			return chat.Interrupt(ctx, s.actor, f.InterruptRequest)
@@ -122,10 +143,35 @@ func (s *Server) table() map[string]command {
 			}{turn}, err
 		}),
 	}
+	maps.Copy(t, s.agentTable())
 	if s.cfg.Admin != nil {
 		t["admin.follow"] = on((*session).followAdmin)
 	}
 	return t
+}
+
+// agentTable is the part of the table about assistants.
+func (s *Server) agentTable() map[string]command {
+	chat := s.cfg.Chat
+	return map[string]command{
+		"agents.list": on(func(s *session, ctx context.Context, _ *bareFrame) (any, error) {
+			reply, err := chat.Agents(ctx, s.actor)
+			reply.Agents = orEmpty(reply.Agents)
+			return reply, err
+		}),
+		"agent.get": on(func(s *session, ctx context.Context, f *agentFrame) (any, error) {
+			return chat.Agent(ctx, s.actor, f.AgentRequest)
+		}),
+		"agent.create": on(func(s *session, ctx context.Context, f *createAgentFrame) (any, error) {
+			return chat.CreateAgent(ctx, s.actor, f.CreateAgentRequest)
+		}),
+		"agent.update": on(func(s *session, ctx context.Context, f *updateAgentFrame) (any, error) {
+			return chat.UpdateAgent(ctx, s.actor, f.UpdateAgentRequest)
+		}),
+		"agent.delete": on(func(s *session, ctx context.Context, f *agentFrame) (any, error) {
+			return nil, chat.DeleteAgent(ctx, s.actor, f.AgentRequest)
+		}),
+	}
 }
 
 // on makes a command of a function over its decoded frame. The validator learns

@@ -213,10 +213,16 @@ func exchanges() map[string]exchange {
 		"thread.model":   {gateway.SetModelRequest{}, nil},
 		"message.send":   {gateway.SendRequest{}, gateway.SendReply{}},
 		"message.recall": {gateway.RecallRequest{}, gateway.SendReply{}},
+		"message.steer":  {gateway.SteerRequest{}, gateway.SendReply{}},
 		"turn.interrupt": {gateway.InterruptRequest{}, gateway.SendReply{}},
 		"turn.get": {gateway.TurnRequest{}, struct {
 			Turn gateway.Turn `json:"turn"`
 		}{}},
+		"agents.list":  {noFields{}, gateway.AgentsReply{}},
+		"agent.get":    {gateway.AgentRequest{}, gateway.AgentReply{}},
+		"agent.create": {gateway.CreateAgentRequest{}, gateway.AgentReply{}},
+		"agent.update": {gateway.UpdateAgentRequest{}, gateway.AgentReply{}},
+		"agent.delete": {gateway.AgentRequest{}, nil},
 		"admin.follow": {adminAsked{}, adminTold{}},
 	}
 }
@@ -238,8 +244,8 @@ func TestDocs_CommandsAreThoseOfTheServer(t *testing.T) {
 	}
 	var real []string
 	for _, d := range parsed.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "table" {
-			real = slices.DeleteFunc(literals(f.Body), func(s string) bool { return strings.HasPrefix(s, "json:") })
+		if f, ok := d.(*ast.FuncDecl); ok && (f.Name.Name == "table" || f.Name.Name == "agentTable") {
+			real = append(real, slices.DeleteFunc(literals(f.Body), func(s string) bool { return strings.HasPrefix(s, "json:") })...)
 		}
 	}
 	slices.Sort(real)
@@ -265,6 +271,7 @@ func TestDocs_Shapes(t *testing.T) {
 		"event": gateway.Event{}, "thread": gateway.Thread{}, "`turn` of `thread.open`": gateway.LiveTurn{},
 		"`turn` of `turn.get`": gateway.Turn{}, "entry of `usage`": gateway.UsageRow{},
 		"entry of `timeline`": gateway.TurnMoment{}, "model": gateway.Model{}, "feed entry": gateway.FeedEvent{},
+		"assistant": gateway.Agent{},
 	}
 	rows := readPage(t).table(t, "shape", "keys")
 	if len(rows) != len(shapes) {
@@ -282,8 +289,9 @@ func TestDocs_Words(t *testing.T) {
 	same(t, "dispositions", names(p.table(t, "`disposition`", "meaning")), constants(t, "../event.go", "Disposition"))
 	for _, word := range slices.Concat(
 		constants(t, "../event.go", "FeedKind"), constants(t, "../event.go", "TurnStatus"), constants(t, "../event.go", "Mode"),
+		constants(t, "../agent.go", "Visibility"),
 	) {
-		if word != string(gateway.ModeSteer) && !strings.Contains(p.text, "`"+word+"`") {
+		if !strings.Contains(p.text, "`"+word+"`") {
 			t.Errorf("%s is not told of", word)
 		}
 	}

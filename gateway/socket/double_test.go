@@ -324,6 +324,10 @@ func (d *chatDouble) Recall(_ context.Context, _ gateway.Actor, req gateway.Reca
 	return gateway.SendReply{ThreadID: req.ThreadID, Disposition: gateway.DispositionRecalled}, d.called("recall")
 }
 
+func (d *chatDouble) Steer(_ context.Context, _ gateway.Actor, req gateway.SteerRequest) (gateway.SendReply, error) {
+	return gateway.SendReply{ThreadID: req.ThreadID, EventID: req.EventID, Disposition: gateway.DispositionSteering}, d.called("steer")
+}
+
 func (d *chatDouble) Interrupt(_ context.Context, _ gateway.Actor, req gateway.InterruptRequest) (gateway.SendReply, error) {
 	return gateway.SendReply{ThreadID: req.ThreadID, TurnID: &req.TurnID, Disposition: gateway.DispositionInterrupted}, d.called("interrupt")
 }
@@ -382,6 +386,35 @@ func (d *chatDouble) Turn(_ context.Context, _ gateway.Actor, req gateway.TurnRe
 		return gateway.Turn{}, err
 	}
 	return gateway.Turn{TurnID: req.TurnID, ThreadID: "t", Status: gateway.TurnCompleted, Model: "demo", Route: "demo", CreatedAt: gateway.Time{Time: noon}}, nil
+}
+
+// agent is the one assistant of the double.
+func agent(id string) gateway.AgentReply {
+	at := gateway.Time{Time: noon}
+	return gateway.AgentReply{Agent: gateway.Agent{
+		ID: id, DisplayName: "Tutor", Description: "Explains", Instructions: "Be brief.", Model: "demo",
+		Visibility: gateway.VisibilityPrivate, Mine: true, CreatedAt: at, UpdatedAt: at,
+	}}
+}
+
+func (d *chatDouble) Agents(context.Context, gateway.Actor) (gateway.AgentsReply, error) {
+	return gateway.AgentsReply{}, d.called("agents")
+}
+
+func (d *chatDouble) Agent(_ context.Context, _ gateway.Actor, req gateway.AgentRequest) (gateway.AgentReply, error) {
+	return agent(req.AgentID), d.called("agent")
+}
+
+func (d *chatDouble) CreateAgent(context.Context, gateway.Actor, gateway.CreateAgentRequest) (gateway.AgentReply, error) {
+	return agent(goldenTurn), d.called("createAgent")
+}
+
+func (d *chatDouble) UpdateAgent(_ context.Context, _ gateway.Actor, req gateway.UpdateAgentRequest) (gateway.AgentReply, error) {
+	return agent(req.AgentID), d.called("updateAgent")
+}
+
+func (d *chatDouble) DeleteAgent(context.Context, gateway.Actor, gateway.AgentRequest) error {
+	return d.called("deleteAgent")
 }
 
 // tick is a small wait that a test needs to tell two moments apart.

@@ -160,7 +160,7 @@ func TestRefusalsOfCommands(t *testing.T) {
 		field      wire.Field
 	}{
 		{"unknown type", "message.shout", nil, wire.Field{Path: "type", Rule: "enum"}},
-		{"steer is not offered", "message.steer", fields{"threadId": id, "eventId": id}, wire.Field{Path: "type", Rule: "enum"}},
+		{"no message to steer", "message.steer", fields{"threadId": id}, wire.Field{Path: "eventId", Rule: "required"}},
 		{"dashboard without views", "admin.follow", fields{"view": "turns"}, wire.Field{Path: "type", Rule: "enum"}},
 		{"unknown field", "ping", fields{"extra": 1}, wire.Field{Path: "extra", Rule: "unknown"}},
 		{"wrong case", "thread.close", fields{"threadID": id}, wire.Field{Path: "threadID", Rule: "unknown"}},
@@ -172,7 +172,10 @@ func TestRefusalsOfCommands(t *testing.T) {
 		{"negative", "thread.open", fields{"threadId": id, "sinceSeq": -1}, wire.Field{Path: "sinceSeq", Rule: "min"}},
 		{"within a field", "thread.open", fields{"threadId": id, "turn": fields{"turnId": "x", "offset": 0}}, wire.Field{Path: "turn.turnId", Rule: "uuid"}},
 		{"limit too large", "threads.list", fields{"limit": 101}, wire.Field{Path: "limit", Rule: "max"}},
-		{"mode steer", "message.send", fields{"clientEventId": id, "userMessage": message, "mode": "steer"}, wire.Field{Path: "mode", Rule: "enum"}},
+		{"unknown mode", "message.send", fields{"clientEventId": id, "userMessage": message, "mode": "shout"}, wire.Field{Path: "mode", Rule: "enum"}},
+		{"now is no word", "message.send", fields{"clientEventId": id, "userMessage": message, "mode": "steer", "now": "yes"}, wire.Field{Path: "now", Rule: "type"}},
+		{"an assistant that is no uuid", "agent.get", fields{"agentId": "x"}, wire.Field{Path: "agentId", Rule: "uuid"}},
+		{"an assistant without a name", "agent.create", fields{"description": "x"}, wire.Field{Path: "displayName", Rule: "required"}},
 		{"no client event id", "message.send", fields{"userMessage": message}, wire.Field{Path: "clientEventId", Rule: "required"}},
 		{"title missing", "thread.rename", fields{"threadId": id}, wire.Field{Path: "title", Rule: "required"}},
 	} {

@@ -163,6 +163,10 @@ func (s *session) frame(kind websocket.MessageType, raw []byte) {
 		s.tooMany(h.ID, 100*time.Millisecond)
 	default:
 		s.srv.commandsRun.Add(1)
-		s.do(func(ctx context.Context) { s.execute(ctx, h.ID, run, raw) })
+		received := s.srv.now()
+		s.do(func(ctx context.Context) {
+			s.received = received
+			s.execute(ctx, h.ID, run, raw)
+		})
 	}
 }

@@ -22,6 +22,7 @@ const Protocol = "fairlead.client.v1"
 type Chat interface {
 	Send(ctx context.Context, actor gateway.Actor, req gateway.SendRequest) (gateway.SendReply, error)
 	Recall(ctx context.Context, actor gateway.Actor, req gateway.RecallRequest) (gateway.SendReply, error)
+	Steer(ctx context.Context, actor gateway.Actor, req gateway.SteerRequest) (gateway.SendReply, error)
 	Interrupt(ctx context.Context, actor gateway.Actor, req gateway.InterruptRequest) (gateway.SendReply, error)
 	CreateThread(ctx context.Context, actor gateway.Actor, req gateway.CreateThreadRequest) (gateway.CreateThreadReply, error)
 	RenameThread(ctx context.Context, actor gateway.Actor, req gateway.RenameThreadRequest) error
@@ -35,6 +36,11 @@ type Chat interface {
 	// before is in it.
 	Open(ctx context.Context, actor gateway.Actor, req gateway.OpenRequest) (gateway.OpenReply, error)
 	Turn(ctx context.Context, actor gateway.Actor, req gateway.TurnRequest) (gateway.Turn, error)
+	Agents(ctx context.Context, actor gateway.Actor) (gateway.AgentsReply, error)
+	Agent(ctx context.Context, actor gateway.Actor, req gateway.AgentRequest) (gateway.AgentReply, error)
+	CreateAgent(ctx context.Context, actor gateway.Actor, req gateway.CreateAgentRequest) (gateway.AgentReply, error)
+	UpdateAgent(ctx context.Context, actor gateway.Actor, req gateway.UpdateAgentRequest) (gateway.AgentReply, error)
+	DeleteAgent(ctx context.Context, actor gateway.Actor, req gateway.AgentRequest) error
 }
 
 // Models lists what an account may use; gateway.Routes is one.

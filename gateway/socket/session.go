@@ -29,8 +29,9 @@ type session struct {
 	// The pinger's: how many beats in a row nothing was heard.
 	silent int
 
-	// The worker's: when Touch was last told of the credential.
-	touched time.Time
+	// The worker's: when Touch was last told of the credential, and when the
+	// command that runs now was read.
+	touched, received time.Time
 
 	line line  // commands for the worker
 	out  queue // bytes for the writer

@@ -192,6 +192,7 @@ type welcomeAccount struct {
 type welcomeLimits struct {
 	FrameBytes        int `json:"frameBytes"`
 	PromptBytes       int `json:"promptBytes"`
+	SteerBytes        int `json:"steerBytes"`
 	QueuedPerThread   int `json:"queuedPerThread"`
 	CommandsPerSecond int `json:"commandsPerSecond"`
 	InFlight          int `json:"inFlight"`
@@ -204,7 +205,7 @@ func (s *Server) welcome(connectionID string, a gateway.Account) welcome {
 		Account:    welcomeAccount{ID: a.ID, Name: a.Name, OrgID: a.OrgID, Role: a.Role},
 		ServerTime: gateway.Time{Time: s.now()}, Epoch: s.cfg.Epoch,
 		Limits: welcomeLimits{
-			FrameBytes: gateway.MaxFrameBytes, PromptBytes: wire.MaxPromptBytes,
+			FrameBytes: gateway.MaxFrameBytes, PromptBytes: wire.MaxPromptBytes, SteerBytes: wire.MaxSteerBytes,
 			QueuedPerThread:   gateway.MaxQueuedPerThread,
 			CommandsPerSecond: s.limits.CommandsPerSecond, InFlight: s.limits.InFlight, OpenThreads: s.limits.OpenThreads,
 		},
