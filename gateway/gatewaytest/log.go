@@ -114,7 +114,9 @@ func (c *logCheck) input(e gateway.Event) {
 		if !ok {
 			c.fault(e, "revokes %s, which does not wait", e.RevokesEventID)
 		}
-		at.seq = old.seq
+		if at.seq = old.seq; e.TurnID != "" {
+			at = old // a replacement is taken from where the message stood
+		}
 		delete(c.waiting, e.RevokesEventID)
 	}
 	if e.TurnID != "" && e.Mode == gateway.ModeSteer {
