@@ -33,22 +33,16 @@ type stdio struct {
 type cli struct {
 	Config   string   `short:"c" placeholder:"FILE" help:"Settings file. Default: fairlead.yaml if it is there."`
 	DataDir  string   `placeholder:"DIR" help:"Folder of everything that is kept (data_dir)."`
+	DBURL    string   `name:"database-url" placeholder:"URL" help:"PostgreSQL database instead of SQLite in the folder (database_url)."`
 	Listen   string   `placeholder:"ADDR" help:"Address to listen on (listen)."`
 	URL      string   `name:"public-url" placeholder:"URL" help:"Address under which people reach the server (public_url)."`
 	LogLevel string   `placeholder:"LEVEL" help:"debug, info, warn or error (log.level)."`
 	LogForm  string   `name:"log-format" placeholder:"FORMAT" help:"text or json (log.format)."`
 	Set      []string `sep:"none" placeholder:"NAME=VALUE" help:"Any setting by its name, such as --set host.max_inflight=4."`
 
-	Serve serveCmd `cmd:"" help:"Serve the gateway and its embedded relay host."`
-	Admin struct {
-		User struct {
-			Create userCreateCmd `cmd:"" help:"Make an account."`
-		} `cmd:"" help:"Accounts."`
-		Token struct {
-			Create tokenCreateCmd `cmd:"" help:"Make an access token and print it."`
-		} `cmd:"" help:"Access tokens."`
-	} `cmd:"" help:"Manage accounts, before the first serve or beside a running one."`
-	Host struct {
+	Serve serveCmd  `cmd:"" help:"Serve the gateway and its embedded relay host."`
+	Admin adminCmds `cmd:"" help:"Manage accounts and orgs, before the first serve or beside a running one."`
+	Host  struct {
 		ImportState importStateCmd `cmd:"" help:"Take over the bindings file of a reference host."`
 	} `cmd:"" help:"Manage the embedded relay host."`
 	Show    configCmd  `cmd:"" name:"config" help:"Print the settings in force and where each comes from."`
@@ -133,6 +127,7 @@ func (c *cli) flags() ([]flagSetting, error) {
 	var out []flagSetting
 	for _, f := range []flagSetting{
 		{"--data-dir", "data_dir", c.DataDir},
+		{"--database-url", "database_url", c.DBURL},
 		{"--listen", "listen", c.Listen},
 		{"--public-url", "public_url", c.URL},
 		{"--log-level", "log.level", c.LogLevel},

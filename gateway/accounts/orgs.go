@@ -207,6 +207,10 @@ func (s *Service) Usage(ctx context.Context, actor gateway.Actor) (Usage, error)
 	return u, nil
 }
 
+// InstallationTurns is how many turns an org may run at once that has no such limit
+// of its own; 0 is without limit.
+func (s *Service) InstallationTurns() int { return s.orgTurns }
+
 func requireOperator(actor gateway.Actor) error {
 	if actor.OrgID == "" && actor.May(gateway.ScopeAdmin) {
 		return nil

@@ -101,6 +101,29 @@ func isNameRune(r rune) bool {
 // anything else is looked at (SQ12); forbidden for an upgrade with a session
 // whose Origin is not allowed (F18). A token needs no Origin.
 func (g *Gate) Authenticate(r *http.Request) (gateway.Actor, error) {
+	actor, err := g.authenticate(r)
+	if err == nil {
+		actor.Origin = g.siteOrigin(r)
+	}
+	return actor, err
+}
+
+// siteOrigin is the one of the configured origins that a request came through: the
+// origin of its page, else the one of its host. Whatever else a client claims gives
+// "", the default.
+func (g *Gate) siteOrigin(r *http.Request) string {
+	if origin := r.Header.Get("Origin"); g.origins.allowed[origin] {
+		return origin
+	}
+	for _, scheme := range []string{g.public.Scheme, "https", "http"} {
+		if origin := scheme + "://" + canonicalHost(scheme, r.Host); g.origins.allowed[origin] {
+			return origin
+		}
+	}
+	return ""
+}
+
+func (g *Gate) authenticate(r *http.Request) (gateway.Actor, error) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
 		if !strings.EqualFold(scheme, "Bearer") {

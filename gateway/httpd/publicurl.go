@@ -48,3 +48,8 @@ func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 func SetupURL(public *url.URL, token string) string {
 	return originOf(public) + public.Path + "/setup?token=" + url.QueryEscape(token)
 }
+
+// InvitationURL is the address of the one-time link of an invitation.
+func InvitationURL(public *url.URL, secret string) string {
+	return originOf(public) + public.Path + joinPath + "?token=" + url.QueryEscape(secret)
+}

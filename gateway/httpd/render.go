@@ -43,7 +43,7 @@ func safeNext(next string) string {
 	if !strings.HasPrefix(u.Path, "/") || path.Clean(u.Path) != u.Path || u.EscapedPath() != u.Path {
 		return "/"
 	}
-	for _, away := range []string{"/login", "/logout", "/setup", "/ws", "/static", "/metrics"} {
+	for _, away := range []string{"/login", "/logout", "/setup", "/join", "/ws", "/static", "/metrics"} {
 		if u.Path == away || strings.HasPrefix(u.Path, away+"/") {
 			return "/"
 		}

@@ -35,13 +35,19 @@ type route struct {
 
 // table is every route that there is.
 func (s *Server) table() []route {
-	return []route{
+	return append([]route{
 		{"GET", "/{$}", accessChat, kindPage, s.getChat},
 		{"GET", "/chats/{id}", accessChat, kindPage, s.getChat},
+		{"GET", "/settings", accessChat, kindPage, s.getSettings},
+		{"POST", "/settings", accessChat, kindPage, s.postSettings},
 		{"GET", "/admin", accessAdmin, kindPage, s.getAdmin},
+		{"GET", "/admin/members", accessAdmin, kindPage, s.getMembers},
+		{"POST", "/admin/members", accessAdmin, kindPage, s.postMembers},
 
 		{"GET", "/setup", accessOpen, kindPage, s.getSetup},
 		{"POST", "/setup", accessOpen, kindPage, s.postSetup},
+		{"GET", "/join", accessOpen, kindPage, s.getJoin},
+		{"POST", "/join", accessOpen, kindPage, s.postJoin},
 		{"GET", "/login", accessOpen, kindPage, s.getLogin},
 		{"POST", "/login", accessOpen, kindPage, s.postLogin},
 		{"GET", "/login/check", accessOpen, kindPage, s.getLoginCheck},
@@ -53,7 +59,7 @@ func (s *Server) table() []route {
 		{"GET", "/livez", accessOpen, kindAPI, s.getLive},
 		{"GET", "/readyz", accessOpen, kindAPI, s.getReady},
 		{"GET", "/metrics", accessAdmin, kindAPI, s.getMetrics},
-	}
+	}, s.apiRoutes()...)
 }
 
 // build puts the table behind the middleware, the outermost last.
@@ -67,7 +73,7 @@ func (s *Server) build() http.Handler {
 	}
 	h := s.orNothing()
 	h = s.guardOrigin(h)
-	h = limitBody(h)
+	h = s.limitBody(h)
 	h = s.secureHeaders(h)
 	h = s.recoverPanic(h)
 	h = s.observe(h)

@@ -2,12 +2,14 @@ package httpd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 
 // Accounts is what the pages need of *accounts.Service.
 type Accounts interface {
+	People
 	NeedsSetup(ctx context.Context) (bool, error)
 	CheckSetupLink(ctx context.Context, token string) error
 	Setup(ctx context.Context, req accounts.SetupRequest) (accounts.Session, error)
@@ -58,6 +61,8 @@ type Config struct {
 	Accounts  Accounts
 	Chats     Chats
 	Dashboard *Dashboard
+	// API is what the HTTP JSON API works with.
+	API APIConfig
 	// Socket serves GET /ws. It is called only for callers that Gate lets in.
 	Socket  http.Handler
 	Metrics Metrics
@@ -71,15 +76,22 @@ type Config struct {
 
 // Server is the HTTP server.
 type Server struct {
-	cfg      Config
-	gate     *Gate
-	log      *slog.Logger
-	site     views.Site
-	assets   *assets
-	routes   []route
-	mux      *http.ServeMux
-	handler  http.Handler
+	cfg     Config
+	gate    *Gate
+	log     *slog.Logger
+	site    views.Site
+	assets  *assets
+	routes  []route
+	mux     *http.ServeMux
+	handler http.Handler
+
+	operations []operation
+	openAPI    json.RawMessage
+	callers    *callers
+
 	draining atomic.Bool
+	leave    sync.Once
+	leaving  chan struct{} // closed by Drain
 }
 
 const (
@@ -91,8 +103,9 @@ const (
 
 // New checks the configuration and builds the server's handler.
 func New(cfg Config) (*Server, error) {
-	if cfg.Gate == nil || cfg.Accounts == nil || cfg.Chats == nil || !cfg.Dashboard.complete() || cfg.Socket == nil || cfg.Logger == nil {
-		return nil, errors.New("httpd: Gate, Accounts, Chats, Dashboard, Socket and Logger are required")
+	if cfg.Gate == nil || cfg.Accounts == nil || cfg.Chats == nil || !cfg.Dashboard.complete() || !cfg.API.complete() ||
+		cfg.Socket == nil || cfg.Logger == nil {
+		return nil, errors.New("httpd: Gate, Accounts, Chats, Dashboard, API, Socket and Logger are required")
 	}
 	var files fs.FS = static.FS
 	if cfg.StaticDir != "" {
@@ -106,6 +119,12 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, gate: cfg.Gate, log: cfg.Logger, assets: a, mux: http.NewServeMux(),
 		site: views.Site{Base: base, Assets: a.prefix(), Version: cfg.Version},
+
+		operations: apiTable(), callers: newCallers(cfg.API.CommandsPerSecond, cfg.API.InFlight),
+		leaving: make(chan struct{}),
+	}
+	if s.openAPI, err = s.describe(); err != nil {
+		return nil, err
 	}
 	s.routes = s.table()
 	s.handler = s.build()
@@ -115,8 +134,12 @@ func New(cfg Config) (*Server, error) {
 // ServeHTTP answers one request, middleware included.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain makes /readyz tell that the server is about to go, while it still serves.
-func (s *Server) Drain() { s.draining.Store(true) }
+// Drain makes /readyz tell that the server is about to go, and answers who waits
+// for something, while it still serves.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.leave.Do(func() { close(s.leaving) })
+}
 
 // Serve answers on the listener until ctx ends, then lets running requests finish
 // for at most 5 s. It gives nil after a shutdown in order, and returns only when

@@ -1,5 +1,6 @@
-// Package account holds the pages of a person who is not logged in yet: the
-// first run of an installation, and the login.
+// Package account holds the pages about a person: those of somebody who is not
+// logged in yet (the first run of an installation, an invitation, the login), and
+// the settings of somebody who is.
 package account
 
 import (
@@ -31,10 +32,6 @@ type SetupPage struct {
 }
 
 func (p SetupPage) fields() []views.FieldModel {
-	hint := ""
-	if p.MinPassword > 0 && p.Errors["password"] == "" {
-		hint = "At least " + strconv.Itoa(p.MinPassword) + " characters. A few words in a row are easiest to remember."
-	}
 	return []views.FieldModel{
 		{
 			Name: "name", Label: "Your name", Type: "text", Value: p.Name, Autocomplete: "name",
@@ -46,10 +43,18 @@ func (p SetupPage) fields() []views.FieldModel {
 		},
 		{
 			Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password",
-			Error: p.Errors["password"], Hint: hint, MinLength: p.MinPassword,
+			Error: p.Errors["password"], Hint: passwordHint(p.MinPassword, p.Errors["password"]), MinLength: p.MinPassword,
 			Autofocus: p.first() == "password",
 		},
 	}
+}
+
+// passwordHint says how long a password must be, unless a fault already does.
+func passwordHint(least int, fault string) string {
+	if least == 0 || fault != "" {
+		return ""
+	}
+	return "At least " + strconv.Itoa(least) + " characters. A few words in a row are easiest to remember."
 }
 
 // first is the field to start in: the first wrong one.

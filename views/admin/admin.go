@@ -1,7 +1,7 @@
-// Package admin holds the dashboard: live tables of bindings, turns, catalog
-// routes and hosts.
+// Package admin holds the pages of admins: the dashboard, which is live tables of
+// bindings, turns, catalog routes and hosts, and the members of the org.
 //
-// Each row is a component of its own with a stable element id, so that the
+// Each row of the dashboard is a component of its own with a stable element id, so that the
 // socket can patch it:
 //
 //	admin.patch {view: "turns", target: row.ElementID(),  op: "replace", html: row.View()}
