@@ -94,6 +94,35 @@ export class Chat {
     await expect(this.message).toHaveValue('');
   }
 
+  /** The row of a waiting message. */
+  waitingFor(text: string): Locator {
+    return this.waiting.filter({ has: this.page.getByText(text, { exact: true }) });
+  }
+
+  /**
+   * What is shown, as text: messages, answers and their states, the line of waiting
+   * messages. A word that changes by itself (a time) is left out.
+   */
+  async shown(): Promise<string> {
+    return this.page.evaluate(() => {
+      const text = (element: Element) => (element as HTMLElement).innerText.replaceAll(/\s+/g, ' ').trim();
+      const lines: string[] = [];
+      for (const element of document.querySelectorAll('#items .ask, #items .turn, #waiting li')) {
+        if (element.classList.contains('turn')) {
+          const parts = [...element.querySelectorAll('[data-testid=output], [data-testid=output-partial], [data-testid=stream]')];
+          const state = element.querySelector('[data-testid=turn-chip]')?.textContent ?? '';
+          lines.push(`answer ${element.getAttribute('data-status')} ${state}: ${parts.map(text).join('')}`);
+        } else if (element.matches('#waiting li')) {
+          const shownParts = [...element.querySelectorAll('.n, .t, .chip:not([hidden]), .waiting-note:not([hidden])')];
+          lines.push(`waits ${shownParts.map(text).join(' ')}`);
+        } else {
+          lines.push(`${element.getAttribute('data-testid')}: ${text(element.querySelector('.bubble') ?? element)}`);
+        }
+      }
+      return lines.join('\n');
+    });
+  }
+
   get last(): Locator {
     return this.answers.last();
   }
@@ -141,4 +170,24 @@ export async function expectAccessible(page: Page): Promise<void> {
     .options({ preload: false, rules: { 'heading-order': { enabled: false } } }).analyze();
   audited.delete(page);
   expect(violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => `${node.target} ${node.failureSummary}`).join('; ')}`)).toEqual([]);
+}
+
+/**
+ * Two tabs show the same. Of an answer that runs one may have some words more:
+ * they are compared as far as both have them.
+ */
+export async function expectAgreement(one: Chat, other: Chat): Promise<string> {
+  let seen = '';
+  await expect(async () => {
+    const views = (await Promise.all([one.shown(), other.shown()])).map((view) => view.split('\n'));
+    const [a, b] = [views[0] ?? [], views[1] ?? []];
+    const running = a.findIndex((line) => line.startsWith('answer running'));
+    if (running >= 0) {
+      const length = Math.min(a[running]?.length ?? 0, b[running]?.length ?? 0);
+      for (const view of [a, b]) view[running] = (view[running] ?? '').slice(0, length);
+    }
+    expect(b).toEqual(a);
+    seen = a.map((line) => line.replace(/^(answer running [^:]*: 1 2 3 ).*/, '$1…')).join('\n');
+  }).toPass({ timeout: 20_000 });
+  return seen;
 }

@@ -49,7 +49,7 @@ export class Queue {
   draw() {
     const opened = this.current();
     const view = opened?.fold.view();
-    if (opened?.opened && this.shelf.settle(opened.threadId, (id) => opened.fold.fate(id))) {
+    if (opened && this.shelf.settle(opened.threadId, (id) => opened.fold.fate(id))) {
       this.composer.say('That message had already started.', 'Your new wording is kept here.');
     }
     this.list.draw(view?.waiting ?? [], {
