@@ -57,9 +57,10 @@ type Config struct {
 	SessionIdle, SessionMax time.Duration
 	// Throttle limits attempts to log in; zero is DefaultThrottle.
 	Throttle ThrottleConfig
-	// OrgTurns is how many turns an org may run at once that has no such limit of
-	// its own; 0 is without limit. It is shown, not enforced, here.
-	OrgTurns int
+	// OrgTurns and MemberTurns are how many turns an org, and a member, may run at
+	// once without such a limit of their own; 0 is without limit. They are shown,
+	// not enforced, here.
+	OrgTurns, MemberTurns int
 	// LimitsChanged is told, after it is durable, that an org may now start turns
 	// that had to wait; nil where nobody waits.
 	LimitsChanged func(ctx context.Context, orgID string)
@@ -79,7 +80,8 @@ type Service struct {
 	byAccount   *throttle
 	refusals    *throttle // bounds the audit rows that strangers can cause
 
-	orgTurns      int
+	orgTurns, memberTurns int
+
 	limitsChanged func(ctx context.Context, orgID string)
 }
 
@@ -118,7 +120,7 @@ func New(cfg Config) (*Service, error) {
 		byAddress: newThrottle(cfg.Throttle.AddressEvery, cfg.Throttle.AddressBurst),
 		byAccount: newThrottle(cfg.Throttle.AccountEvery, cfg.Throttle.AccountBurst),
 		refusals:  newThrottle(refusalEvery, refusalBurst),
-		orgTurns:  cfg.OrgTurns, limitsChanged: cfg.LimitsChanged,
+		orgTurns:  cfg.OrgTurns, memberTurns: cfg.MemberTurns, limitsChanged: cfg.LimitsChanged,
 	}, nil
 }
 

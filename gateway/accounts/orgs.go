@@ -204,12 +204,15 @@ func (s *Service) Usage(ctx context.Context, actor gateway.Actor) (Usage, error)
 	if u.OrgTurns == 0 {
 		u.OrgTurns = s.orgTurns
 	}
+	if u.MemberTurns == 0 {
+		u.MemberTurns = s.memberTurns
+	}
 	return u, nil
 }
 
-// InstallationTurns is how many turns an org may run at once that has no such limit
-// of its own; 0 is without limit.
-func (s *Service) InstallationTurns() int { return s.orgTurns }
+// InstallationTurns is how many turns an org, and a member, may run at once without
+// such a limit of their own; 0 is without limit.
+func (s *Service) InstallationTurns() (org, member int) { return s.orgTurns, s.memberTurns }
 
 func requireOperator(actor gateway.Actor) error {
 	if actor.OrgID == "" && actor.May(gateway.ScopeAdmin) {

@@ -41,7 +41,7 @@ type People interface {
 	SetOrgLimits(ctx context.Context, actor gateway.Actor, orgID string, l gateway.Limits) error
 	SetMemberDefaults(ctx context.Context, actor gateway.Actor, orgID string, l gateway.Limits) error
 	Governs(ctx context.Context, actor gateway.Actor, orgID string) (bool, error)
-	InstallationTurns() int
+	InstallationTurns() (org, member int)
 }
 
 // form is one of the forms of a page: what it posts as "do" is its key.

@@ -137,8 +137,8 @@ func (s *Server) newMembersPage(r *http.Request, actor gateway.Actor) (admin.Mem
 	}
 	p := admin.Members{
 		Site: s.site, Name: who.account.Name, Org: who.org.Name, LogoutPath: logoutPath,
-		InstallationTurns: s.cfg.Accounts.InstallationTurns(),
 	}
+	p.OrgTurns, p.MemberTurns = s.cfg.Accounts.InstallationTurns()
 	members, err := s.cfg.Accounts.Members(r.Context(), actor)
 	if err != nil {
 		return p, err

@@ -54,11 +54,12 @@ type Members struct {
 
 	Defaults Limits
 	OrgWide  Limits
-	// InstallationTurns is what holds while OrgWide names no turns at once; 0 is no
-	// limit.
-	InstallationTurns int
-	Suspended         bool
-	Credits           string // "" is unlimited
+	// OrgTurns and MemberTurns are the installation's own, which hold while no turns
+	// at once are named; 0 is no limit.
+	OrgTurns, MemberTurns int
+
+	Suspended bool
+	Credits   string // "" is unlimited
 	// Governs lets the admin change OrgWide, Suspended and Credits.
 	Governs bool
 }
@@ -165,11 +166,12 @@ func (p Members) limitFields(form, id string, l Limits, unlimited string) []view
 	}
 }
 
-func (p Members) orgWideHint() string {
-	if p.InstallationTurns == 0 {
+// orElse says what 0 turns at once are.
+func orElse(turns int) string {
+	if turns == 0 {
 		return "0 is no limit."
 	}
-	return "0 is this installation’s default, " + strconv.Itoa(p.InstallationTurns) + "."
+	return "0 is this installation’s default, " + strconv.Itoa(turns) + "."
 }
 
 func (p Members) entitlementFields() []views.FieldModel {
@@ -222,8 +224,8 @@ func (p Members) loose() string {
 }
 
 func (p Members) orgTurns() string {
-	if p.OrgWide.Concurrent == 0 && p.InstallationTurns > 0 {
-		return strconv.Itoa(p.InstallationTurns)
+	if p.OrgWide.Concurrent == 0 {
+		return word(p.OrgTurns)
 	}
 	return word(p.OrgWide.Concurrent)
 }

@@ -568,7 +568,7 @@ func (p Members) members() templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				for _, field := range p.limitFields(DoMemberLimits, m.ID, m.own(), "0 is no limit.") {
+				for _, field := range p.limitFields(DoMemberLimits, m.ID, m.own(), orElse(p.MemberTurns)) {
 					templ_7745c5c3_Err = views.Field(field).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -871,7 +871,7 @@ func (p Members) limits() templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, field := range p.limitFields(DoDefaults, "", p.Defaults, "0 is no limit.") {
+			for _, field := range p.limitFields(DoDefaults, "", p.Defaults, orElse(p.MemberTurns)) {
 				templ_7745c5c3_Err = views.Field(field).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -912,7 +912,7 @@ func (p Members) limits() templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				for _, field := range p.limitFields(DoOrgLimits, "", p.OrgWide, p.orgWideHint()) {
+				for _, field := range p.limitFields(DoOrgLimits, "", p.OrgWide, orElse(p.OrgTurns)) {
 					templ_7745c5c3_Err = views.Field(field).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
