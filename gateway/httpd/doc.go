@@ -14,6 +14,9 @@
 //   - Secrets stand neither in the log (paths without queries) nor in a page. The
 //     one exception is the setup form, which carries the token of the link that
 //     opened it.
+//   - The HTTP JSON API (api*.go) is a second table, of operations: each becomes a
+//     route, and a line of the description at /api/v1/openapi.json. It asks the
+//     services that sockets ask, and has no rules of its own.
 //   - An error has one shape, {"error":{…}}, and a page of its own where a person
 //     is looking.
 //

@@ -127,12 +127,12 @@ func (s *Server) orNothing() http.Handler {
 		h.ServeHTTP(probe, r)
 		e := wire.NewError(wire.CodeNotFound, "There is no such page. The link may be old, or mistyped.")
 		if probe.status != http.StatusMethodNotAllowed {
-			s.fail(w, r, kindPage, e)
+			s.fail(w, r, s.kindOf(r), e)
 			return
 		}
 		w.Header().Set("Allow", probe.header.Get("Allow"))
 		e = wire.NewError(wire.CodeBadRequest, "This address cannot be used that way.")
-		s.writeErrorAs(w, r, kindPage, http.StatusMethodNotAllowed, e)
+		s.writeErrorAs(w, r, s.kindOf(r), http.StatusMethodNotAllowed, e)
 	})
 }
 

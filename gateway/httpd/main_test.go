@@ -24,7 +24,9 @@ import (
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/accounts"
+	"github.com/fairlead/fairlead/gateway/chat"
 	"github.com/fairlead/fairlead/gateway/gatewaysql"
+	"github.com/fairlead/fairlead/gateway/gatewaytest"
 	"github.com/fairlead/fairlead/gateway/httpd"
 	"github.com/fairlead/fairlead/relay/wire"
 )
@@ -45,6 +47,9 @@ type bench struct {
 	httpd    *httpd.Server
 	gate     *httpd.Gate
 	accounts *accounts.Service
+	chat     *chat.Service
+	models   *gatewaytest.Routes
+	host     *gatewaytest.Host
 	sockets  *echo
 	log      *lockedBuffer
 	public   *url.URL
@@ -59,6 +64,8 @@ type options struct {
 	metrics httpd.Metrics
 	chats   httpd.Chats
 	static  string
+	api     func(*httpd.APIConfig)
+	limits  chat.Limits
 }
 
 func newBench(t *testing.T, o options) *bench {
@@ -102,8 +109,12 @@ func newBench(t *testing.T, o options) *bench {
 	if o.chats == nil {
 		o.chats = chats{}
 	}
+	api := b.api(t, store, o.limits)
+	if o.api != nil {
+		o.api(&api)
+	}
 	b.httpd, err = httpd.New(httpd.Config{
-		Gate: b.gate, Accounts: b.accounts, Chats: o.chats, Dashboard: b.dashboard(), Socket: b.sockets,
+		Gate: b.gate, Accounts: b.accounts, Chats: o.chats, Dashboard: b.dashboard(), API: api, Socket: b.sockets,
 		Metrics: o.metrics, Checks: o.checks, Logger: logger, Version: "1.2.3", StaticDir: o.static,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -86,7 +87,7 @@ func (s *Server) recoverPanic(next http.Handler) http.Handler {
 			}
 			s.log.ErrorContext(r.Context(), "a handler panicked",
 				"request_id", requestID(w), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			s.writeError(w, r, kindPage, wire.AsError(errors.New("panic")))
+			s.writeError(w, r, s.kindOf(r), wire.AsError(errors.New("panic")))
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -116,11 +117,15 @@ func (s *Server) secureHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// limitBody bounds a body in size and time.
-func limitBody(next http.Handler) http.Handler {
+// limitBody bounds a body in size and time. The API takes what a socket takes.
+func (s *Server) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+			limit := int64(maxBodyBytes)
+			if s.inAPI(r) {
+				limit = gateway.MaxFrameBytes
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
 			// A writer without deadlines is one of a test; the size still holds.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
@@ -128,12 +133,14 @@ func limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// guardOrigin refuses what a page of another site caused (F18).
+// guardOrigin refuses what a page of another site caused (F18). A request to the
+// API with a token acts for nobody's cookie, and needs no Origin.
 func (s *Server) guardOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.gate.origins.check(r) {
+		byToken := s.inAPI(r) && r.Header.Get("Authorization") != ""
+		if !byToken && !s.gate.origins.check(r) {
 			s.auditRefusal(r)
-			s.fail(w, r, kindPage, originRefused())
+			s.fail(w, r, s.kindOf(r), originRefused())
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -13,7 +13,7 @@ import (
 
 // paths fills the patterns of the table.
 func path(pattern string) string {
-	return strings.NewReplacer("{$}", "", "{id}", aThread).Replace(pattern)
+	return strings.NewReplacer("{$}", "", "{id}", aThread, "{threadId}", noThread, "{turnId}", noThread, "{agentId}", noThread).Replace(pattern)
 }
 
 // TestSQ12_EveryRouteLetsInWhomItNames walks the table itself, so that a new
