@@ -40,6 +40,84 @@ func gallery() map[string]templ.Component {
 		"admin":         adminPage(at).View(),
 		"admin-empty":   admin.Page{Site: site, Name: "Mara", Org: "Quay Ltd", SocketPath: "/ws"}.View(),
 		"admin-hostile": adminHostile(at).View(),
+
+		"join":                account.JoinPage{Site: site, Action: "/join", Token: "t", Org: "Quay Ltd", Email: "jan@quay.example", Admin: true, MinPassword: 10}.View(),
+		"join-hostile":        account.JoinPage{Site: site, Action: "/join", Token: hostile, Org: hostile, Email: hostile, Form: formOf("")}.View(),
+		"settings":            settingsPage(account.TabAccount, at).View(),
+		"settings-usage":      settingsPage(account.TabUsage, at).View(),
+		"settings-assistants": settingsPage(account.TabAssistants, at).View(),
+		"settings-hostile":    settingsHostile(account.TabAccount, account.DoToken, at).View(),
+		"usage-hostile":       settingsHostile(account.TabUsage, "", at).View(),
+		"assistants-hostile":  settingsHostile(account.TabAssistants, account.DoAssistant, at).View(),
+		"members":             membersPage(at).View(),
+		"members-empty":       admin.Members{Site: site, Name: "Mara", Org: "Quay Ltd", Suspended: true}.View(),
+		"members-hostile":     membersHostile(at).View(),
+	}
+}
+
+// formOf is a form that was refused, with hostile text in all of it.
+func formOf(name string) views.FormState {
+	x := map[string]string{}
+	for _, field := range []string{"id", "name", "email", "role", "current", "password", "scopes", "days", "displayName", "description", "instructions", "model", "visibility", "status", "credits", "concurrentTurns", "dailyTurns"} {
+		x[field] = hostile
+	}
+	return views.FormState{Name: name, Values: x, Errors: x, Error: hostile}
+}
+
+func settingsPage(tab string, at time.Time) account.SettingsPage {
+	return account.SettingsPage{
+		Site: site, Name: "Mara", Org: "Quay Ltd", Admin: true, LogoutPath: "/logout", Action: "/settings", Tab: tab, Notice: "Your name is saved.",
+		Account: account.AccountTab{
+			Name: "Mara", Email: "mara@quay.example", Role: "admin", MinPassword: 10, AdminScope: true, NewToken: "fl_0123",
+			Sessions: []account.CredentialRow{{ID: "s1", CreatedAt: at, UsedAt: at, Current: true}, {ID: "s2", CreatedAt: at, UsedAt: at}},
+			Tokens:   []account.CredentialRow{{ID: "t1", Name: "laptop", Scopes: "chat", CreatedAt: at, ExpiresAt: at}, {ID: "t2", Name: "cron", CreatedAt: at, UsedAt: at}},
+		},
+		Usage: account.UsageTab{Metered: true, Waiting: 2, ResetAt: at, Meters: []account.Meter{{ID: "member-daily", Label: "Yours today", Used: 9, Limit: 9}, {ID: "org-daily", Label: "All", Used: 12}}},
+		Assistants: account.AssistantsTab{
+			List:   []account.AssistantRow{{ID: "a1", Name: "Pilot", Default: true, Mine: true}, {ID: "a2", Name: "Cook", Description: "Knows fish", Model: "demo", Private: true, Mine: true}, {ID: "a3", Name: "Clerk"}},
+			Edit:   &account.AssistantRow{ID: "a2", Name: "Cook", Instructions: "Be brief.", Model: "demo", Private: true, Mine: true},
+			Models: []views.Option{{Value: "demo", Label: "Demo"}},
+		},
+	}
+}
+
+func settingsHostile(tab, failed string, at time.Time) account.SettingsPage {
+	x := hostile
+	return account.SettingsPage{
+		Site: site, Name: x, Org: x, LogoutPath: "/logout", Action: "/settings", Tab: tab, Notice: x, Form: formOf(failed),
+		Account: account.AccountTab{
+			Name: x, Email: x, Role: x, NewToken: x,
+			Sessions: []account.CredentialRow{{ID: x, Name: x}}, Tokens: []account.CredentialRow{{ID: x, Name: x, Scopes: x, CreatedAt: at}},
+		},
+		Usage: account.UsageTab{Suspended: true, Meters: []account.Meter{{ID: x, Label: x, Used: 1, Limit: 2}}},
+		Assistants: account.AssistantsTab{
+			List: []account.AssistantRow{{ID: x, Name: x, Description: x, Model: x, Mine: true}},
+			Edit: &account.AssistantRow{ID: x, Name: x, Description: x, Instructions: "</textarea>" + x, Model: x}, Models: []views.Option{{Value: x, Label: x}},
+		},
+	}
+}
+
+func membersPage(at time.Time) admin.Members {
+	return admin.Members{
+		Site: site, Name: "Mara", Org: "Quay Ltd", LogoutPath: "/logout", Governs: true, OrgTurns: 4, Credits: "500",
+		Link: "https://chat.example.com/join?token=t", LinkEmail: "jan@quay.example",
+		Members: []admin.MemberRow{
+			{ID: "m1", Name: "Mara", Email: "mara@quay.example", Admin: true, You: true, CreatedAt: at},
+			{ID: "m2", Name: "Jan", Email: "jan@quay.example", Disabled: true, CreatedAt: at, Own: &admin.Limits{Daily: 5}},
+		},
+		Invitations: []admin.InvitationRow{
+			{ID: "i1", Email: "new@quay.example", Role: "member", By: "Mara", CreatedAt: at, ExpiresAt: at},
+			{ID: "i2", Email: "old@quay.example", Role: "admin", By: "the command line", CreatedAt: at, ExpiresAt: at, Expired: true},
+		},
+	}
+}
+
+func membersHostile(at time.Time) admin.Members {
+	x := hostile
+	return admin.Members{
+		Site: site, Name: x, Org: x, Notice: x, Form: formOf(admin.DoMemberLimits), Governs: true, Credits: x, Link: x, LinkEmail: x,
+		Members:     []admin.MemberRow{{ID: x, Name: x, Email: x, CreatedAt: at}},
+		Invitations: []admin.InvitationRow{{ID: x, Email: x, Role: x, By: x}},
 	}
 }
 

@@ -105,3 +105,43 @@ func TestPages_NameFilesThatExist(t *testing.T) {
 		})
 	}
 }
+
+func TestField_IsATextOrAChoice(t *testing.T) {
+	t.Parallel()
+	text := parse(t, render(t, views.Field(views.FieldModel{Name: "about", ID: "a-about", Label: "About", Rows: 3, Value: "</textarea>x", Optional: true, MaxLength: 9})))
+	area := text.Find("textarea#a-about[name=about][maxlength='9']")
+	if area.Text() != "</textarea>x" || area.Is("[required]") || text.Find("label[for=a-about]").Length() != 1 {
+		t.Errorf("text: %s", render(t, views.Field(views.FieldModel{Name: "about", Rows: 3})))
+	}
+	choice := parse(t, render(t, views.Field(views.FieldModel{
+		Name: "role", Label: "Role", Value: "b", Error: "No.", Options: []views.Option{{Value: "a", Label: "A"}, {Value: "b", Label: "B"}},
+	})))
+	if choice.Find("select#role[required][aria-invalid=true] option[selected]").Text() != "B" {
+		t.Error("the choice made is not selected")
+	}
+}
+
+// TestPages_HaveEachIDOnce: labels and descriptions find their element.
+func TestPages_HaveEachIDOnce(t *testing.T) {
+	t.Parallel()
+	for name, page := range gallery() {
+		doc := parse(t, render(t, page))
+		seen := map[string]bool{}
+		doc.Find("[id]").Each(func(_ int, s *goquery.Selection) {
+			id, _ := s.Attr("id")
+			if seen[id] && !strings.Contains(id, "script") {
+				t.Errorf("%s: #%s stands twice", name, id)
+			}
+			seen[id] = true
+		})
+		doc.Find("label[for], [aria-describedby], [aria-labelledby]").Each(func(_ int, s *goquery.Selection) {
+			for _, key := range []string{"for", "aria-describedby", "aria-labelledby"} {
+				for _, id := range strings.Fields(s.AttrOr(key, "")) {
+					if !seen[id] && !strings.Contains(name, "hostile") {
+						t.Errorf("%s: %s names #%s, which is not there", name, key, id)
+					}
+				}
+			}
+		})
+	}
+}

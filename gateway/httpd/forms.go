@@ -141,18 +141,17 @@ func idOf(r *http.Request) (string, error) {
 	return id.String(), nil
 }
 
-// limitsOf reads the two fields of limits.
-func limitsOf(r *http.Request) (gateway.Limits, error) {
-	var l gateway.Limits
-	var faults []wire.Field
-	for path, at := range map[string]*int{"concurrentTurns": &l.ConcurrentTurns, "dailyTurns": &l.DailyTurns} {
-		n, err := strconv.Atoi(strings.TrimSpace(r.PostForm.Get(path)))
+// limitsOf reads the two fields of limits. What is no number becomes one that the
+// service refuses, so that all faults are named together.
+func limitsOf(r *http.Request) gateway.Limits {
+	number := func(field string) int {
+		n, err := strconv.Atoi(strings.TrimSpace(r.PostForm.Get(field)))
 		if err != nil {
-			faults = append(faults, wire.Field{Path: path, Rule: "range"})
+			return -1
 		}
-		*at = n
+		return n
 	}
-	return l, badFields(faults)
+	return gateway.Limits{ConcurrentTurns: number("concurrentTurns"), DailyTurns: number("dailyTurns")}
 }
 
 func badFields(faults []wire.Field) error {

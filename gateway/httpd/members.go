@@ -90,18 +90,10 @@ func (s *Server) memberForms() map[string]form {
 		})},
 		admin.DoMemberLimits: {"", "The member's limits are saved.", about(s.setMemberLimits)},
 		admin.DoDefaults: {"", "The limits are saved.", plain(func(r *http.Request, actor gateway.Actor) error {
-			l, err := limitsOf(r)
-			if err != nil {
-				return err
-			}
-			return people.SetMemberDefaults(r.Context(), actor, actor.OrgID, l)
+			return people.SetMemberDefaults(r.Context(), actor, actor.OrgID, limitsOf(r))
 		})},
 		admin.DoOrgLimits: {"", "The organisation's limits are saved.", plain(func(r *http.Request, actor gateway.Actor) error {
-			l, err := limitsOf(r)
-			if err != nil {
-				return err
-			}
-			return people.SetOrgLimits(r.Context(), actor, actor.OrgID, l)
+			return people.SetOrgLimits(r.Context(), actor, actor.OrgID, limitsOf(r))
 		})},
 		admin.DoEntitlement: {"", "The entitlement is saved.", plain(s.setEntitlement)},
 	}
@@ -111,10 +103,7 @@ func (s *Server) setMemberLimits(r *http.Request, actor gateway.Actor, id string
 	if r.PostForm.Get("reset") != "" {
 		return s.cfg.Accounts.SetMemberLimits(r.Context(), actor, id, nil)
 	}
-	l, err := limitsOf(r)
-	if err != nil {
-		return err
-	}
+	l := limitsOf(r)
 	return s.cfg.Accounts.SetMemberLimits(r.Context(), actor, id, &l)
 }
 
