@@ -243,20 +243,30 @@ func holdingRuns(ctx context.Context, tx gateway.ChatTx) (runs []string, err err
 	return runs, nil
 }
 
-// dropDeliveries settles what is open in a thread that is being deleted.
-func (s *Service) dropDeliveries(ctx context.Context, u *unit, turnID string) error {
-	list, err := u.Deliveries(ctx, turnID)
+// dropDeliveries settles what is offered in a thread that is being deleted.
+func (s *Service) dropDeliveries(ctx context.Context, u *unit, th gateway.ThreadRow) error {
+	turns, err := u.RecoveringTurns(ctx, th.ID)
 	if err != nil {
 		return err
 	}
-	for _, d := range list {
-		if d.State != gateway.DeliveryWaiting && !d.State.Open() {
-			continue
-		}
-		d.State, d.Prompt, d.SettledAt = gateway.DeliveryExpired, "", u.now
-		if err := u.UpdateDelivery(ctx, d); err != nil {
+	if th.Active != nil {
+		turns = append(turns, gateway.TurnRow{ID: th.Active.TurnID})
+	}
+	for _, t := range turns {
+		list, err := u.Deliveries(ctx, t.ID)
+		if err != nil {
 			return err
 		}
+		for _, d := range list {
+			if d.State != gateway.DeliveryWaiting && !d.State.Open() {
+				continue
+			}
+			d.State, d.Prompt, d.SettledAt = gateway.DeliveryExpired, "", u.now
+			if err := u.UpdateDelivery(ctx, d); err != nil {
+				return err
+			}
+		}
+		u.afterCommit(func() { s.lives.unhold(t.RunID) })
 	}
 	return nil
 }

@@ -39,6 +39,17 @@
 // transaction: no delta is published between the text that is kept and the
 // terminal event, and none after it.
 //
+// # A steer
+//
+// A message with mode steer waits in the queue too, and is offered to the running
+// turn: Poll reserves the first one (a delivery), Receipt or the end of the turn
+// settles it. Reserved it cannot be taken back, and only three things can become
+// of it: the turn took it (its replacement in the log names the turn, and stands
+// behind output events for all text before it); the turn ended without it, so it
+// is the next message of its thread; or the turn was cancelled, then it is held,
+// and the thread closed, until the host says which. A warning of a deadline goes
+// the same way, but is never queued.
+//
 // # Locks and goroutines
 //
 // Transactions take explicit locks in the order org, thread, turn, queue row. In

@@ -95,14 +95,18 @@ func (s *Service) textOf(ctx context.Context, lt *live, turnID string) (answer, 
 // ending.output. It holds the turn's gate, or the host has told the end.
 func (s *Service) settle(ctx context.Context, u *unit, t gateway.TurnRow, e ending, text answer, outputs []*gateway.Event) error {
 	t.Error, t.Reason = e.error, e.reason
+	known := false
 	if !e.hostDone {
-		known, err := s.stopAtHost(ctx, u, t, e)
-		if err != nil {
+		var err error
+		if known, err = s.stopAtHost(ctx, u, t, e); err != nil {
 			return err
 		}
 		if known && e.status() == gateway.TurnCancelled {
 			t.RecoverBy = s.recoverBy(u)
 		}
+	}
+	if err := s.estimate(ctx, u, &t, known, text.text); err != nil {
+		return err
 	}
 	if rest := text.rest(); e.retracts() && rest != "" {
 		t.Partial, u.retract = &rest, t.ID

@@ -292,6 +292,7 @@ func (s *Service) storeProgress(ctx context.Context, u *unit, it item) error {
 		if err := u.AddMoment(ctx, it.turnID, u.now, "first_text", ""); err != nil {
 			return err
 		}
+		s.firstText(u, it.turnID)
 	}
 	return u.AppendDelta(ctx, *it.delta)
 }
@@ -307,6 +308,7 @@ func (s *Service) markRunning(ctx context.Context, u *unit, t gateway.TurnRow) e
 	if err := u.transition(ctx, &t, causeTaken, t.HostID); err != nil {
 		return err
 	}
+	u.wakes = append(u.wakes, t.RunID) // steers may wait for it
 	u.afterCommit(func() {
 		if lt := s.lives.turn(t.ID); lt != nil {
 			lt.run(t.StartedAt)
@@ -362,8 +364,14 @@ func (s *Service) storeEnd(ctx context.Context, u *unit, t gateway.TurnRow, end 
 			return err
 		}
 	}
-	if err := u.AddUsage(ctx, t.ID, end.usage); err != nil {
+	if err := s.book(ctx, u, &t, end.usage); err != nil {
 		return err
+	}
+	if t.Status.Final() && t.StartedAt == 0 {
+		t.StartedAt = t.EndedAt // its host had it after all: the model remembers it
+		if err := u.UpdateTurn(ctx, t); err != nil {
+			return err
+		}
 	}
 	if err := s.deliverListed(ctx, u, t, end); err != nil {
 		return err

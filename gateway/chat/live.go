@@ -11,6 +11,7 @@ import (
 // live is a turn that is not final, with the text that was shown of it so far.
 type live struct {
 	turnID, threadID, runID, virtualID string
+	created                            int64
 
 	// gate is held while text is taken in and published, and by whoever ends the
 	// turn in the host's stead, across the transaction. It comes before mu.
@@ -39,7 +40,7 @@ type live struct {
 func (s *Service) newLive(t gateway.TurnRow) *live {
 	lt := &live{
 		turnID: t.ID, threadID: t.ThreadID, runID: t.RunID, virtualID: t.VirtualTurnID,
-		since: t.CreatedAt, status: t.Status, started: t.StartedAt, reason: t.Reason,
+		created: t.CreatedAt, since: t.CreatedAt, status: t.Status, started: t.StartedAt, reason: t.Reason,
 		sources: make(map[string]struct{}), newSplit: s.newSplitter,
 	}
 	if s.newSplitter != nil {

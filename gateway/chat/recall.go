@@ -117,6 +117,9 @@ func (s *Service) recall(ctx context.Context, u *unit, actor gateway.Actor, req 
 	if c.item == nil {
 		return reply, errNotRecallable()
 	}
+	if err := u.unoffered(ctx, c.item.EventID); err != nil {
+		return reply, err
+	}
 	if err := u.LockQueueRow(ctx, c.item.EventID); err != nil {
 		return reply, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -34,9 +33,10 @@ type tb interface {
 // hand and a clock that stands still.
 type rig struct {
 	tb
+	t testing.TB // of the whole test
 	*chat.Service
 	ctx     context.Context
-	path    string
+	place   *gatewaytest.Place
 	sql     *gatewaysql.Store
 	store   gateway.ChatStore // what the service sees
 	wrap    func(gateway.ChatStore) gateway.ChatStore
@@ -50,6 +50,7 @@ type rig struct {
 	log     *slog.Logger
 	blocks  func() chat.Splitter
 	render  func(string) string
+	config  func(*chat.Config) // more of what the service works with
 	stopped bool
 }
 
@@ -81,7 +82,7 @@ var (
 func newRig(t testing.TB, with ...func(*rig)) *rig {
 	t.Helper()
 	r := &rig{
-		tb: t, ctx: context.Background(), path: filepath.Join(t.TempDir(), "gateway.db"),
+		tb: t, t: t, ctx: context.Background(),
 		routes: gatewaytest.NewRoutes(hostID, "alpha", "beta"), host: gatewaytest.NewHost(hostID),
 		time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		// Sweeps are called by the test; routes are final at once.
@@ -90,16 +91,33 @@ func newRig(t testing.TB, with ...func(*rig)) *rig {
 	for _, f := range with {
 		f(r)
 	}
+	if r.place == nil {
+		on(gatewaytest.Database{Name: gatewaytest.SQLite3})(r)
+	}
 	r.open()
 	t.Cleanup(r.close)
 	return r
 }
 
+// on puts the rig on an empty database of a kind.
+func on(d gatewaytest.Database) func(*rig) {
+	return func(r *rig) { r.place = d.New(r.t) }
+}
+
+// everywhere runs a test on each kind of database that there is.
+func everywhere(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, d := range gatewaytest.Databases(t, gatewaytest.SQLite3, gatewaytest.Postgres) {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, on(d)))
+		})
+	}
+}
+
 func (r *rig) open() {
 	r.Helper()
-	sql, err := gatewaysql.Open(r.ctx, gatewaysql.Options{Path: r.path})
-	r.must(err)
-	r.sql = sql
+	r.sql = r.place.Open(r.t)
 	r.seed()
 	r.begin()
 }
@@ -123,10 +141,14 @@ func (r *rig) begin() {
 		r.store = r.wrap(r.store)
 	}
 	r.bus, r.wakes = gatewaytest.NewBus(), &wakes{runs: make(map[string]int)}
-	r.Service = chat.New(chat.Config{
+	c := chat.Config{
 		Store: r.store, Routes: r.routes, Bus: r.bus, Dispatcher: r.wakes, Now: r.now, Limits: r.limits,
 		NewSplitter: r.blocks, Render: r.render, Logger: r.log,
-	})
+	}
+	if r.config != nil {
+		r.config(&c)
+	}
+	r.Service = chat.New(c)
 	r.must(r.Start(r.ctx))
 	r.tick(time.Millisecond)
 	r.stopped = false
@@ -189,6 +211,13 @@ func (r *rig) until(what string, ok func() bool) {
 	}
 }
 
+// published gives what was published so far to a topic, or is about to be.
+func (r *rig) published(topic string, types ...string) []gateway.Push {
+	r.Helper()
+	r.until("all is told", r.Told)
+	return r.bus.Pushes(topic, types...)
+}
+
 func id() string { return uuid.NewString() }
 
 func text(s string) gateway.UserMessage {
@@ -244,6 +273,10 @@ func (r *rig) story(threadID string) string {
 			b.WriteByte(' ')
 		}
 		switch {
+		case e.EventType == gateway.EventInputPrompt && e.TurnID != "" && e.Mode == gateway.ModeSteer:
+			b.WriteString("steer:" + e.UserMessage.Parts[0].Text)
+		case e.EventType == gateway.EventInputPrompt && e.Reason != "":
+			b.WriteString("input:" + e.UserMessage.Parts[0].Text + "?" + e.Reason)
 		case e.EventType == gateway.EventInputPrompt && e.TurnID != "":
 			b.WriteString("start:" + e.UserMessage.Parts[0].Text)
 		case e.EventType == gateway.EventInputPrompt:

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type sending struct {
 	prompt   string
 	route    gateway.Route
 	routeErr error
+	// preset is the model of the assistant of a new thread, if the message names none.
+	preset string
 	// refusal is why the message may start no turn, found before it is accepted.
 	refusal wire.Code
 	// victim is the turn that the message interrupts, with its gate held, and kept
@@ -45,21 +48,21 @@ type sending struct {
 // route_unavailable, rate_limited (too many wait), insufficient_credits (the right
 // was lost while the message was on its way, AD29), storage_unavailable.
 func (s *Service) Send(ctx context.Context, actor gateway.Actor, req gateway.SendRequest) (gateway.SendReply, error) {
+	reply, err := s.send(ctx, actor, req)
+	if err != nil {
+		s.metrics.refused(wire.CodeOf(err))
+		return gateway.SendReply{}, err
+	}
+	s.metrics.sent(reply)
+	return reply, nil
+}
+
+func (s *Service) send(ctx context.Context, actor gateway.Actor, req gateway.SendRequest) (gateway.SendReply, error) {
 	m := &sending{actor: actor, req: req, received: req.ReceivedAt, hash: contentHash(req)}
 	if m.received.IsZero() {
 		m.received = s.now()
 	}
-	first, err := s.spent(ctx, req.ClientEventID)
-	if err != nil {
-		return gateway.SendReply{}, err
-	}
-	if first != nil {
-		return s.replay(ctx, *first, m)
-	}
-	if err := s.prepare(ctx, m); err != nil {
-		return gateway.SendReply{}, err
-	}
-	done, err := s.accept(ctx, m)
+	done, err := s.preCreate(ctx, m)
 	switch {
 	case err != nil:
 		return gateway.SendReply{}, err
@@ -74,6 +77,22 @@ func (s *Service) Send(ctx context.Context, actor gateway.Actor, req gateway.Sen
 		s.drainSoon(done.reply.ThreadID) // its host may have had nothing of the victim
 	}
 	return done.reply, nil
+}
+
+// preCreate is all of a send before its turn is made: the look-up of its client
+// event id, the checks, and the message itself.
+func (s *Service) preCreate(ctx context.Context, m *sending) (done accepted, err error) {
+	ctx, end := s.telemetry.start(ctx, stagePreCreate, topLevel)
+	defer func() { end(err, traitSource(), traitAttachments(0)) }()
+	_, found := s.telemetry.start(ctx, stageResolveEvent, nested)
+	done.first, err = s.spent(ctx, m.req.ClientEventID)
+	if found(err); err != nil || done.first != nil {
+		return done, err
+	}
+	if err := s.prepare(ctx, m); err != nil {
+		return done, err
+	}
+	return s.accept(ctx, m)
 }
 
 // spent gives the first use of a client event id, or nil.
@@ -93,27 +112,29 @@ func (s *Service) spent(ctx context.Context, id string) (*gateway.ClientEvent, e
 // prepare makes the checks that need no transaction: agent first (SQ13, SQ14),
 // then shape, then thread and model.
 func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
-	var th gateway.ThreadRow
+	var model string
 	err = s.store.View(ctx, func(tx gateway.ChatTx) error {
-		if err := checkAgent(ctx, tx, m.actor, m.req.AgentID); err != nil {
+		_, authorised := s.telemetry.start(ctx, stageAuthoriseAgent, nested)
+		err := checkAgent(ctx, tx, m.actor, m.req.AgentID)
+		if authorised(err); err != nil {
 			return err
 		}
 		if m.prompt, err = checkSend(m.req); err != nil {
 			return err
 		}
-		if m.req.ThreadID != "" {
-			th, err = ownThread(ctx, tx, m.actor, m.req.ThreadID)
-		}
+		model, err = s.pinnedModel(ctx, tx, m)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	model := m.req.Model
-	if model == "" && th.Model != nil {
-		model = *th.Model
+	_, validated := s.telemetry.start(ctx, stageValidateModel, nested)
+	if m.req.ThreadID == "" && m.req.Model == "" {
+		model = s.offered(ctx, m.actor, model)
+		m.preset = model
 	}
 	m.route, m.routeErr = s.routes.Resolve(ctx, m.actor, model)
+	validated(m.routeErr)
 	if m.routeErr == nil {
 		err = checkOptions(m.route, m.req.Options)
 	} else if !undispatched(m.routeErr) {
@@ -122,10 +143,31 @@ func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.store.View(ctx, func(tx gateway.ChatTx) (err error) {
+	_, admitted := s.telemetry.start(ctx, stageCheckAdmission, nested)
+	err = s.store.View(ctx, func(tx gateway.ChatTx) (err error) {
 		m.refusal, _, err = s.refusal(ctx, tx, m.actor.OrgID, m.actor.AccountID, m.route.Billing)
 		return err
 	})
+	admitted(err)
+	return err
+}
+
+// pinnedModel gives the model that a message runs on: the one that it names, else
+// that of its thread, or of the assistant of a new one.
+func (s *Service) pinnedModel(ctx context.Context, tx gateway.ChatTx, m *sending) (string, error) {
+	if m.req.ThreadID == "" {
+		if m.req.Model != "" {
+			return m.req.Model, nil
+		}
+		return agentModel(ctx, tx, m.actor, m.req.AgentID)
+	}
+	_, loaded := s.telemetry.start(ctx, stageThreadSnapshot, nested)
+	th, err := ownThread(ctx, tx, m.actor, m.req.ThreadID)
+	loaded(err)
+	if m.req.Model == "" && th.Model != nil {
+		return *th.Model, err
+	}
+	return m.req.Model, err
 }
 
 // undispatched tells of an error of a route that only counts if the turn would
@@ -139,9 +181,12 @@ func undispatched(err error) bool {
 // prompt.
 func checkSend(r gateway.SendRequest) (string, error) {
 	switch r.Mode {
-	case "", gateway.ModeAuto, gateway.ModeQueue, gateway.ModeInterrupt:
+	case "", gateway.ModeAuto, gateway.ModeQueue, gateway.ModeSteer, gateway.ModeInterrupt:
 	default:
-		return "", fieldError("mode", "enum", "The modes are auto, queue and interrupt.")
+		return "", fieldError("mode", "enum", "The modes are auto, queue, steer and interrupt.")
+	}
+	if r.Now && r.Mode != gateway.ModeSteer {
+		return "", fieldError("now", "unknown", "Only a steer can cut a response short.")
 	}
 	if r.ThreadID != "" && r.ClientThreadID != "" {
 		return "", fieldError("clientThreadId", "unknown", "Name an existing thread or the id of a new one, not both.")
@@ -210,9 +255,11 @@ func (s *Service) acceptOnce(ctx context.Context, m *sending) (done accepted, er
 			done.first = &first
 			return nil
 		}
+		enqueued := u.stage(stageEnqueue, nested)
 		if done, err = s.acceptFresh(ctx, u, m); err != nil {
 			return err
 		}
+		enqueued()
 		return u.SetClientReply(ctx, m.req.ClientEventID, encode(done.reply), done.settled)
 	})
 	return done, err
@@ -233,10 +280,14 @@ func (s *Service) acceptFresh(ctx context.Context, u *unit, m *sending) (done ac
 	if err := stillEntitled(ctx, u, m.actor.OrgID, m.actor.AccountID, m.route.Billing); err != nil {
 		return done, err
 	}
-	if _, err := s.enqueue(ctx, u, m, th); err != nil {
+	q, err := s.enqueue(ctx, u, m, th)
+	if err != nil {
 		return done, err
 	}
 	switch {
+	case q.Mode == gateway.ModeSteer:
+		done.settled, done.reply.Disposition = true, dispositionOfSteer(m.req.UserMessage)
+		s.wakeThread(u)
 	case m.req.Mode == gateway.ModeInterrupt && th.Active != nil:
 		done.settled = true
 		return done, s.interruptFor(ctx, u, m, th)
@@ -277,15 +328,19 @@ func (s *Service) interruptFor(ctx context.Context, u *unit, m *sending, th gate
 
 // threadFor locks the thread that is named, or makes a new one.
 func (s *Service) threadFor(ctx context.Context, u *unit, m *sending) (gateway.ThreadRow, error) {
+	resolved := u.stage(stageResolveThread, nested)
+	defer func() { resolved() }()
 	if m.req.ThreadID == "" {
 		return s.makeThread(ctx, u, m.actor, newThread{
-			id: m.req.ClientThreadID, agentID: m.req.AgentID, model: m.req.Model,
+			id: m.req.ClientThreadID, agentID: m.req.AgentID, model: cmp.Or(m.req.Model, m.preset),
 			title: titleOf(m.prompt), by: gateway.MadeBySend,
 		})
 	}
+	waited := u.stage(stageThreadLockWait, nested)
 	if err := u.LockThread(ctx, m.req.ThreadID); err != nil {
 		return gateway.ThreadRow{}, err
 	}
+	waited()
 	th, err := ownThread(ctx, u, m.actor, m.req.ThreadID)
 	if err != nil {
 		return th, err
@@ -299,7 +354,10 @@ func (s *Service) threadFor(ctx context.Context, u *unit, m *sending) (gateway.T
 			return th, err
 		}
 	}
-	return th, u.UpdateThread(ctx, th)
+	touched := u.stage(stageTouchThread, nested)
+	err = u.UpdateThread(ctx, th)
+	touched()
+	return th, err
 }
 
 // enqueue appends the original event and stores the waiting message, in the
@@ -312,7 +370,9 @@ func (s *Service) enqueue(ctx context.Context, u *unit, m *sending, th gateway.T
 	e := &gateway.Event{
 		ID: q.EventID, EventType: gateway.EventInputPrompt, UserMessage: &m.req.UserMessage, Mode: gateway.ModeQueue,
 	}
+	validated := u.stage(stageValidateRevoke, nested)
 	replaced, err := s.replaced(ctx, u, m, th)
+	validated()
 	switch {
 	case err != nil:
 		return q, err
@@ -324,7 +384,12 @@ func (s *Service) enqueue(ctx context.Context, u *unit, m *sending, th gateway.T
 	case m.req.Mode == gateway.ModeInterrupt:
 		q.Rank = -1
 	}
+	if m.req.Mode == gateway.ModeSteer {
+		placeSteer(&q, e, th, replaced != nil, m.req.Now)
+	}
 	e.Rank = q.Rank
+	persisted := u.stage(stagePersistEvent, nested)
+	defer func() { persisted() }()
 	if err := u.append(ctx, e); err != nil {
 		if errors.Is(err, gateway.ErrRowExists) {
 			return q, errClientEventInUse()
@@ -370,7 +435,7 @@ func (s *Service) replaceable(ctx context.Context, u *unit, m *sending, th gatew
 	if c.threadID != th.ID || c.item == nil {
 		return nil, errNotRecallable()
 	}
-	return c.item, nil
+	return c.item, u.unoffered(ctx, c.item.EventID)
 }
 
 func errQueueFull(limit int) error {

@@ -114,10 +114,10 @@ func (s *Service) steerItem(ctx context.Context, u *unit, q gateway.QueueRow, no
 	if err != nil {
 		return gateway.SendReply{}, err
 	}
-	reply := gateway.SendReply{ThreadID: q.ThreadID, Disposition: gateway.DispositionSteering}
+	reply := gateway.SendReply{ThreadID: q.ThreadID, Disposition: dispositionOfSteer(*e.UserMessage)}
 	reason := ""
-	if tooLarge(e.UserMessage) {
-		reply.Disposition, reason = gateway.DispositionQueued, reasonTooLarge
+	if reply.Disposition == gateway.DispositionQueued {
+		reason = reasonTooLarge
 	}
 	switch {
 	case q.Mode != gateway.ModeSteer:
@@ -154,23 +154,46 @@ func (s *Service) hasten(ctx context.Context, u *unit, q gateway.QueueRow) error
 }
 
 // placeSteer says how a message with mode steer waits, in a thread as it was
-// before: q and e are its row and its event. In an idle thread it starts like any
-// other; where a cancelled turn is not done at its host it goes into the queue,
-// with a note.
-func placeSteer(q *gateway.QueueRow, e *gateway.Event, th gateway.ThreadRow, now bool) gateway.Disposition {
+// before: q and e are its row and its event; replaces tells that one of those that
+// wait makes room for it. In an idle thread it starts like any other; where a
+// cancelled turn is not done at its host it goes into the queue, with a note.
+func placeSteer(q *gateway.QueueRow, e *gateway.Event, th gateway.ThreadRow, replaces, now bool) {
+	ahead := th.Waiting
+	if replaces {
+		ahead--
+	}
 	switch {
 	case th.Active == nil && th.Recovering:
 		e.Reason = reasonTurnEnded
-		return gateway.DispositionQueued
-	case th.Active == nil && th.Waiting == 0:
-		return gateway.DispositionQueued
+		return
+	case th.Active == nil && ahead == 0:
+		return
 	}
 	q.Mode, e.Mode, q.Now = gateway.ModeSteer, gateway.ModeSteer, now
 	if tooLarge(e.UserMessage) {
 		e.Reason = reasonTooLarge
+	}
+}
+
+// dispositionOfSteer is what is answered for a message that waits as a steer.
+func dispositionOfSteer(m gateway.UserMessage) gateway.Disposition {
+	if tooLarge(&m) {
 		return gateway.DispositionQueued
 	}
 	return gateway.DispositionSteering
+}
+
+// unoffered refuses to take back a message that is offered to a turn: its host may
+// have taken it already.
+func (u *unit) unoffered(ctx context.Context, eventID string) error {
+	_, err := u.DeliveryOfEvent(ctx, eventID)
+	if errors.Is(err, gateway.ErrNoRow) {
+		return nil
+	}
+	if err == nil {
+		err = wire.NewError(gateway.CodeNotRecallable, "This message is being given to the running turn.")
+	}
+	return err
 }
 
 // reissue gives a waiting message a new event and stores it as change leaves it.

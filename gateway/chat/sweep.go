@@ -12,8 +12,8 @@ import (
 
 // load takes up the turns that an earlier process left in progress: their text
 // with the ids of the native events in it, so that offsets stand for the same
-// bytes and a repeated event is known. Their hosts count as away until they show
-// themselves.
+// bytes and a repeated event is known. The hosts of running turns count as away
+// until they show themselves.
 func (s *Service) load(ctx context.Context) error {
 	var loaded []*live
 	var holding []string
@@ -56,7 +56,9 @@ func (s *Service) load(ctx context.Context) error {
 	}
 	for _, lt := range loaded {
 		s.lives.add(lt)
-		s.lives.hostAway(lt.runID, s.now())
+		if status, _, _ := lt.standing(); status == gateway.TurnRunning {
+			s.lives.hostAway(lt.runID, s.now())
+		}
 	}
 	for _, t := range queued {
 		s.waiting.add(t.OrgID, t.ID)

@@ -68,6 +68,10 @@ func (s *Service) CreateThread(ctx context.Context, actor gateway.Actor, req gat
 	if err != nil {
 		return reply, err
 	}
+	model, err := s.modelOfNew(ctx, actor, req)
+	if err != nil {
+		return reply, err
+	}
 	err = s.update(ctx, func(u *unit) error {
 		if err := checkAgent(ctx, u, actor, req.AgentID); err != nil {
 			return err
@@ -83,13 +87,26 @@ func (s *Service) CreateThread(ctx context.Context, actor gateway.Actor, req gat
 			}
 		}
 		th, err := s.makeThread(ctx, u, actor, newThread{
-			id: req.ClientThreadID, agentID: req.AgentID, model: req.Model, title: title, by: gateway.MadeByCreate,
+			id: req.ClientThreadID, agentID: req.AgentID, model: model, title: title, by: gateway.MadeByCreate,
 		})
 		u.touch = err == nil
 		reply.ThreadID = th.ID
 		return err
 	})
 	return reply, err
+}
+
+// modelOfNew is the model that a new thread is pinned to: the one that is named,
+// else that of its assistant.
+func (s *Service) modelOfNew(ctx context.Context, actor gateway.Actor, req gateway.CreateThreadRequest) (model string, err error) {
+	if req.Model != "" {
+		return req.Model, nil
+	}
+	err = s.store.View(ctx, func(tx gateway.ChatTx) (err error) {
+		model, err = agentModel(ctx, tx, actor, req.AgentID)
+		return err
+	})
+	return s.offered(ctx, actor, model), err
 }
 
 // checkModel refuses a model that the actor may not use. Whether it is ready now
@@ -197,6 +214,9 @@ func (s *Service) DeleteThread(ctx context.Context, actor gateway.Actor, req gat
 			return err
 		}
 		u.of(th)
+		if err := s.dropDeliveries(ctx, u, th); err != nil {
+			return err
+		}
 		if th.Active != nil {
 			if err := s.cancelDeleted(ctx, u, th.Active.TurnID); err != nil {
 				return err
@@ -229,6 +249,13 @@ func (s *Service) cancelDeleted(ctx context.Context, u *unit, turnID string) err
 	}
 	if known {
 		t.RecoverBy = s.recoverBy(u)
+	}
+	text := ""
+	if lt := s.lives.turn(t.ID); lt != nil {
+		text = lt.shown().text
+	}
+	if err := s.estimate(ctx, u, &t, known, text); err != nil {
+		return err
 	}
 	u.wakes = append(u.wakes, t.RunID)
 	s.over(u, t)
