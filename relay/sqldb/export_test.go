@@ -1,5 +1,10 @@
 package sqldb
 
+import "time"
+
+// SetPatience bounds how long a server is asked for the outcome of a commit.
+func SetPatience(db *DB, d time.Duration) { db.engine.(*postgres).patience = d }
+
 // Rebind is rebind.
 func Rebind(query string) string { return rebind(query) }
 

@@ -12,6 +12,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/fairlead/fairlead/relay/sqldb"
+	"github.com/fairlead/fairlead/relay/sqldb/pgtest"
 )
 
 func TestMain(m *testing.M) {
@@ -24,10 +25,23 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+const postgres = "postgres"
+
 // eachDriver runs a test on the driver that ships and on the fallback.
 func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
 	t.Helper()
-	for _, driver := range []string{"sqlite3", "sqlite"} {
+	each(t, test, "sqlite3", "sqlite")
+}
+
+// eachDatabase runs a test on PostgreSQL as well.
+func eachDatabase(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	each(t, test, "sqlite3", "sqlite", postgres)
+}
+
+func each(t *testing.T, test func(t *testing.T, driver string), drivers ...string) {
+	t.Helper()
+	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			test(t, driver)
@@ -53,9 +67,26 @@ func newPath(t testing.TB) string {
 	return filepath.Join(t.TempDir(), "host.db")
 }
 
-func openAt(t testing.TB, path, driver string) *sqldb.DB {
+// newPlace names an empty database.
+func newPlace(t testing.TB, driver string) string {
 	t.Helper()
-	db, err := sqldb.Open(context.Background(), sqldb.Options{Path: path, Driver: driver})
+	if driver == postgres {
+		return pgtest.URL(t)
+	}
+	return newPath(t)
+}
+
+// openAt opens what newPath or newPlace gave.
+func openAt(t testing.TB, place, driver string, change ...func(*sqldb.Options)) *sqldb.DB {
+	t.Helper()
+	o := sqldb.Options{Path: place, Driver: driver}
+	if driver == postgres {
+		o = sqldb.Options{URL: place}
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	db, err := sqldb.Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +100,9 @@ func openAt(t testing.TB, path, driver string) *sqldb.DB {
 	}
 	return db
 }
+
+// oneWriter lets one update run at a time on PostgreSQL, too.
+func oneWriter(o *sqldb.Options) { o.Writers = 1 }
 
 func insert(ctx context.Context, db *sqldb.DB, producer, n int) error {
 	return db.Update(ctx, func(tx *sqldb.Tx) error {

@@ -37,34 +37,35 @@ func (db *sqlite) migrate(ctx context.Context, fsys fs.FS) (err error) {
 	return migrate(ctx, goose.DialectSQLite3, pool, fsys, db.log)
 }
 
-// migratePostgres lets programs that start together take turns: goose's own lock
-// does not cover the making of its table.
-func migratePostgres(ctx context.Context, p *postgres, fsys fs.FS) (err error) {
+// migrate lets programs that start together take turns: goose's own lock does not
+// cover the making of its table.
+func (p *postgres) migrate(ctx context.Context, fsys fs.FS) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, migrationLimit)
 	defer cancel()
-	c, err := p.write.Conn(ctx)
-	if err != nil {
-		return unreachable(err)
+	// A pool of its own: migrations may take longer than a statement of an update.
+	config := p.config.Copy()
+	for _, limit := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+		config.RuntimeParams[limit] = "0"
 	}
-	s := &pgSession{c: c}
-	defer s.release()
-	const unlimited = "SET lock_timeout = 0; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
-	// Closed at the end, so that the lock and the settings end with it.
-	defer s.discard()
-	if _, err := s.simple(ctx, unlimited); err != nil {
+	migrations := pool(config, 2)
+	defer func() { err = errors.Join(err, migrations.Close()) }()
+	s, err := session(ctx, migrations)
+	if err != nil {
 		return err
 	}
+	defer s.release()
+	// Closing the pool ends the session, and the lock with it.
 	if _, err := s.exec(ctx, "SELECT pg_advisory_lock(?, hashtext(current_schema()))", []any{migrationLock}); err != nil {
 		return fmt.Errorf("wait for another program's migrations: %w", err)
 	}
 	// Tables of extensions belong to nobody here.
-	err = known(ctx, p.write, `SELECT COUNT(*), COUNT(*) FILTER (WHERE c.relname = '`+versionTable+`') FROM pg_class c
+	err = known(ctx, migrations, `SELECT COUNT(*), COUNT(*) FILTER (WHERE c.relname = '`+versionTable+`') FROM pg_class c
 		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
 		AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')`)
 	if err != nil {
 		return err
 	}
-	return migrate(ctx, goose.DialectPostgres, p.write, fsys, p.log)
+	return migrate(ctx, goose.DialectPostgres, migrations, fsys, p.log)
 }
 
 // known fails with ErrForeign if there are tables and none of them is ours.

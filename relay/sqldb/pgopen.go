@@ -34,7 +34,7 @@ func openPostgres(ctx context.Context, o Options) (*postgres, error) {
 		o.Writers = defaultPostgresWriters
 	}
 	p := &postgres{
-		shown: RedactURL(o.URL), log: o.Logger, never: make(chan struct{}),
+		shown: RedactURL(o.URL), config: config, log: o.Logger, never: make(chan struct{}), patience: commitLimit,
 		write: pool(config, o.Writers), read: pool(config, o.Readers),
 	}
 	if err := p.verify(ctx); err != nil {

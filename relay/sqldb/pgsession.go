@@ -79,18 +79,12 @@ func (s *pgSession) release() {
 		ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 		defer cancel()
 		if _, err := s.simple(ctx, "ROLLBACK"); err != nil {
-			s.discard()
+			// Closed instead of given back.
+			_ = c.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	}
 	s.c = nil
 	_ = c.Close()
-}
-
-// discard closes the connection instead of giving it back.
-func (s *pgSession) discard() {
-	if s.c != nil {
-		_ = s.c.Raw(func(any) error { return driver.ErrBadConn })
-	}
 }
 
 // simple sends statements without arguments in one message.

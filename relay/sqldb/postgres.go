@@ -5,12 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -33,12 +34,15 @@ const (
 
 // postgres is a schema of a server.
 type postgres struct {
-	shown string // the URL without its password
-	log   *slog.Logger
-	write *sql.DB
-	read  *sql.DB
-	order sequencer
-	never chan struct{} // what broken gives
+	shown  string // the URL without its password
+	config *pgx.ConnConfig
+	log    *slog.Logger
+	write  *sql.DB
+	read   *sql.DB
+	order  sequencer
+	never  chan struct{} // what broken gives
+
+	patience time.Duration // how long the outcome of a commit is asked for
 
 	queued atomic.Int64
 
@@ -182,7 +186,7 @@ func (p *postgres) commit(ctx context.Context, s *pgSession, xid string) (kept, 
 
 // outcome asks what became of a transaction, until the server knows it.
 func (p *postgres) outcome(ctx context.Context, xid string) (status string, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.patience)
 	defer cancel()
 	for try := 1; ; try++ {
 		var found sql.NullString
@@ -211,8 +215,4 @@ func (p *postgres) view(ctx context.Context, fn func(*Tx) error) (err error) {
 		return fmt.Errorf("sqldb: begin view: %w", err)
 	}
 	return fn(&Tx{stmts: s, dialect: Postgres})
-}
-
-func (p *postgres) migrate(ctx context.Context, fsys fs.FS) error {
-	return migratePostgres(ctx, p, fsys)
 }

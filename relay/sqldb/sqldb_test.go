@@ -77,10 +77,10 @@ func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
 
 func TestMigrateRefusesNewerSchema(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
+	eachDatabase(t, func(t *testing.T, driver string) {
 		newer := schema()
 		newer["0002_more.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\nCREATE TABLE more (id INTEGER);\n")}
-		db := openAt(t, newPath(t), driver)
+		db := openAt(t, newPlace(t, driver), driver)
 		if err := db.Migrate(t.Context(), newer); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func TestMigrateRefusesNewerSchema(t *testing.T) {
 
 func TestErrorClasses(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
-		db := openAt(t, newPath(t), driver)
+	eachDatabase(t, func(t *testing.T, driver string) {
+		db := openAt(t, newPlace(t, driver), driver)
 		ctx := t.Context()
 		if err := insert(ctx, db, 1, 1); err != nil {
 			t.Fatal(err)
@@ -138,8 +138,8 @@ func TestErrorClasses(t *testing.T) {
 
 func TestViewIsOneReadOnlySnapshot(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
-		db := openAt(t, newPath(t), driver)
+	eachDatabase(t, func(t *testing.T, driver string) {
+		db := openAt(t, newPlace(t, driver), driver)
 		ctx := t.Context()
 		err := db.View(ctx, func(tx *sqldb.Tx) error {
 			var before, after int
@@ -191,8 +191,8 @@ func TestViewWaitsForAReaderUntilItsContextEnds(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
-		db := openAt(t, newPath(t), driver)
+	eachDatabase(t, func(t *testing.T, driver string) {
+		db := openAt(t, newPlace(t, driver), driver)
 		for range 2 {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)

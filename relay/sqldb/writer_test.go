@@ -135,8 +135,8 @@ func TestOnCommitRunsInOrderOnceDurable(t *testing.T) {
 
 func TestUpdateHonoursItsContextOnlyWhileQueued(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
-		db := openAt(t, newPath(t), driver)
+	eachDatabase(t, func(t *testing.T, driver string) {
+		db := openAt(t, newPlace(t, driver), driver, oneWriter)
 		release := hold(t, db)
 		ctx, cancel := context.WithCancel(t.Context())
 		queued := make(chan error, 1)
@@ -168,9 +168,9 @@ func TestUpdateHonoursItsContextOnlyWhileQueued(t *testing.T) {
 
 func TestCloseFinishesWhatIsQueued(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
-		path := newPath(t)
-		db := openAt(t, path, driver)
+	eachDatabase(t, func(t *testing.T, driver string) {
+		path := newPlace(t, driver)
+		db := openAt(t, path, driver, oneWriter)
 		release := hold(t, db)
 		const updates = 20
 		errs := make(chan error, updates)
@@ -213,8 +213,8 @@ func TestUpdateThatEndsTheWriterBreaksTheDatabase(t *testing.T) {
 // stored, in the order of each producer, and that what was refused is not.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, driver string) {
-		db := openAt(t, newPath(t), driver)
+	eachDatabase(t, func(t *testing.T, driver string) {
+		db := openAt(t, newPlace(t, driver), driver)
 		base := 0
 		rapid.Check(t, func(rt *rapid.T) {
 			producers := rapid.IntRange(1, 12).Draw(rt, "producers")
@@ -264,9 +264,13 @@ func expected(p, each, failEvery int) string {
 func stored(t *testing.T, db *sqldb.DB, producer int) string {
 	t.Helper()
 	var b strings.Builder
+	order := "rowid"
+	if db.Dialect() == sqldb.Postgres { // rows have no order there
+		order = "n"
+	}
 	err := db.View(context.Background(), func(tx *sqldb.Tx) error {
 		rows, err := tx.Query(context.Background(),
-			"SELECT n FROM rows WHERE producer = ? ORDER BY rowid", producer)
+			"SELECT n FROM rows WHERE producer = ? ORDER BY "+order, producer)
 		if err != nil {
 			return err
 		}
