@@ -71,6 +71,7 @@ func stillEntitled(ctx context.Context, tx gateway.ChatTx, orgID, accountID stri
 // reject answers a message in its thread: the message itself is superseded, not
 // changed, and what to do stands beside it.
 func (s *Service) reject(ctx context.Context, u *unit, input gateway.Event, code wire.Code, origin string) error {
+	u.afterCommit(func() { s.metrics.refused(code) })
 	text := s.guidance(code, origin)
 	answer := &gateway.Event{ID: newID(), EventType: gateway.EventOutputError, Error: code, Content: &text}
 	s.html.prepare([]*gateway.Event{answer})

@@ -209,31 +209,27 @@ func threadAgent(ctx context.Context, u *unit, orgID, accountID, agentID string)
 	return u.DefaultAgent(ctx, orgID, newID(), u.now)
 }
 
-// presetModel gives the model that a new thread with this assistant is pinned to,
-// "" for none. One that is not offered any more is passed over, so that nobody
-// has to mend an assistant before they can write.
-func (s *Service) presetModel(ctx context.Context, actor gateway.Actor, a gateway.AgentRow) string {
-	if a.Model == "" || s.checkModel(ctx, actor, a.Model) != nil {
-		return ""
-	}
-	return a.Model
-}
-
-// agentPreset is presetModel of the assistant that a new thread would have. It
-// makes nothing: an org without a default assistant has no preset.
-func (s *Service) agentPreset(ctx context.Context, tx gateway.ChatTx, actor gateway.Actor, agentID string) (string, error) {
+// agentModel gives the model that an assistant has for new threads, "" for none;
+// agentID "" is the default one.
+func agentModel(ctx context.Context, tx gateway.ChatTx, actor gateway.Actor, agentID string) (string, error) {
 	if agentID != "" {
 		a, err := usableAgent(ctx, tx, actor, agentID)
-		if err != nil {
-			return "", err
-		}
-		return s.presetModel(ctx, actor, a), nil
+		return a.Model, err
 	}
 	rows, err := tx.Agents(ctx, actor.OrgID, actor.AccountID)
 	if err != nil || len(rows) == 0 || !rows[0].Default {
 		return "", err
 	}
-	return s.presetModel(ctx, actor, rows[0]), nil
+	return rows[0].Model, nil
+}
+
+// offered is a model, or "" if it is not offered any more: nobody has to mend an
+// assistant before they can write.
+func (s *Service) offered(ctx context.Context, actor gateway.Actor, model string) string {
+	if s.checkModel(ctx, actor, model) != nil {
+		return ""
+	}
+	return model
 }
 
 func applyAgent(a *gateway.AgentRow, req gateway.UpdateAgentRequest) error {

@@ -15,6 +15,9 @@ import (
 // bind finds or makes the run of the thread at the route's host and the binding
 // for the route, and builds the command that starts the turn.
 func (s *Service) bind(ctx context.Context, u *unit, t *gateway.TurnRow, q gateway.QueueRow, route gateway.Route) (json.RawMessage, error) {
+	built := u.stage(stageBuildInput, topLevel)
+	defer func() { built() }()
+	loaded := u.stage(stageSessionState, nested)
 	run, err := s.runFor(ctx, u, *t, route)
 	if err != nil {
 		return nil, err
@@ -22,6 +25,13 @@ func (s *Service) bind(ctx context.Context, u *unit, t *gateway.TurnRow, q gatew
 	binding, fresh, err := s.bindingFor(ctx, u, run, route)
 	if err != nil {
 		return nil, err
+	}
+	if fresh {
+		u.bound = &binding
+	}
+	remembers := !fresh || binding.ContinueFrom != ""
+	if remembers {
+		loaded()
 	}
 	t.RunID, t.BindingID, t.HostID = run.ID, binding.ID, run.HostID
 	t.VirtualTurnID = wire.NewVirtualTurnID()
@@ -43,7 +53,7 @@ func (s *Service) bind(ctx context.Context, u *unit, t *gateway.TurnRow, q gatew
 	if fresh && binding.ContinueFrom != "" {
 		cmd.ContinueFrom = &binding.ContinueFrom
 	}
-	if err := s.addContext(ctx, u, t, &cmd, route, !fresh || binding.ContinueFrom != ""); err != nil {
+	if err := s.addContext(ctx, u, t, &cmd, route, remembers); err != nil {
 		return nil, err
 	}
 	return encode(cmd), nil

@@ -49,9 +49,12 @@ var errClaimLost = errors.New("chat: the waiting message is gone")
 func (s *Service) claimHead(ctx context.Context, c candidate) (done claimed, err error) {
 	err = s.update(ctx, func(u *unit) error {
 		done = claimed{result: claimBusy}
+		claim := u.stage(stageClaim, topLevel)
+		waited := u.stage(stageAdmissionLockWait, nested)
 		if err := u.LockOrg(ctx, c.orgID); err != nil {
 			return err
 		}
+		waited()
 		if err := u.LockThread(ctx, c.threadID); err != nil {
 			return err
 		}
@@ -63,6 +66,7 @@ func (s *Service) claimHead(ctx context.Context, c candidate) (done claimed, err
 		done.result = claimLost
 		head, err := u.QueueHead(ctx, c.threadID)
 		if errors.Is(err, gateway.ErrNoRow) {
+			claim(done.traits()...)
 			return nil
 		}
 		if err != nil {
@@ -72,7 +76,12 @@ func (s *Service) claimHead(ctx context.Context, c candidate) (done claimed, err
 			done.result = claimMoved
 			return nil
 		}
+		if offered, err := s.holdOffered(ctx, u, head); err != nil || offered {
+			done.result = claimBusy
+			return err
+		}
 		done, err = s.claim(ctx, u, th, head, c)
+		claim(done.traits()...)
 		return err
 	})
 	return done, err
@@ -94,6 +103,7 @@ func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q ga
 	if q.EventID == "" {
 		return done, wire.NewError(gateway.CodeQueueAssociationRequired, "A turn needs the waiting message that it takes.")
 	}
+	resolved := u.stage(stageResolveClaim, nested)
 	if err := u.LockQueueRow(ctx, q.EventID); err != nil {
 		return done, err
 	}
@@ -104,10 +114,13 @@ func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q ga
 	if err != nil {
 		return done, fmt.Errorf("claim %s: %w", q.EventID, err)
 	}
+	resolved(traitAssociation())
+	admitted := u.stage(stageResolveAdmission, nested)
 	code, admission, err := s.refusal(ctx, u, th.OrgID, th.AccountID, c.route.Billing)
 	if err != nil {
 		return done, err
 	}
+	admitted()
 	if code != "" {
 		done.result = claimRefused
 		if err := s.reject(ctx, u, input, code, c.origin); err != nil {
@@ -117,9 +130,11 @@ func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q ga
 		return done, err
 	}
 	done.result = claimStarted
+	launched := u.stage(stageLaunch, nested)
 	if done.turn, err = s.makeTurn(ctx, u, th, q, input, c, admission); err != nil {
 		return done, err
 	}
+	launched()
 	err = s.answer(ctx, u, &done, startedReply(done.turn))
 	return done, err
 }
@@ -158,9 +173,13 @@ func (s *Service) makeTurn(ctx context.Context, u *unit, th gateway.ThreadRow, q
 		if err := s.markWaiting(ctx, u, t); err != nil {
 			return t, err
 		}
+		if err := u.recordEnqueue(ctx, t); err != nil {
+			return t, err
+		}
 	} else {
 		u.wakes = append(u.wakes, t.RunID)
 	}
+	u.stage(stageCallbacks, nested)(traitInternalCallbacks(1), traitHTTPCallbacks(0))
 	u.afterCommit(func() {
 		s.lives.add(s.newLive(t))
 		if wait {
@@ -181,10 +200,13 @@ func (s *Service) insertTurn(ctx context.Context, u *unit, t *gateway.TurnRow, q
 	if err := u.transition(ctx, t, why, detail, before...); err != nil {
 		return err
 	}
-	return u.append(ctx, &gateway.Event{
+	persisted := u.stage(stagePersistReplace, nested)
+	err := u.append(ctx, &gateway.Event{
 		ID: newID(), EventType: gateway.EventInputPrompt, TurnID: t.ID,
 		RevokesEventID: q.EventID, OriginID: originOf(q), UserMessage: onModel(input.UserMessage, t.Model),
 	})
+	persisted(traitAssociation())
+	return err
 }
 
 // originOf names the client's event on a replacement when it is not the one that
@@ -292,11 +314,13 @@ func (s *Service) next(ctx context.Context, threadID string) (*candidate, error)
 		return nil, err
 	}
 	c := &candidate{orgID: th.OrgID, threadID: threadID, eventID: head.EventID}
+	_, pinned := s.telemetry.start(ctx, stageModelPin, nested)
 	model := head.Model
 	if model == "" && th.Model != nil {
 		model = *th.Model
 	}
 	c.route, c.routeErr = s.routes.Resolve(ctx, gateway.Actor{AccountID: th.AccountID, OrgID: th.OrgID}, model)
+	pinned(c.routeErr)
 	if c.routeErr != nil && (transient(c.routeErr) || s.settling()) {
 		s.log.Debug("no route for a waiting message yet", "thread", threadID, "error", c.routeErr)
 		return nil, nil

@@ -93,9 +93,13 @@ func (s *Service) contextOf(ctx context.Context, u *unit, t gateway.TurnRow, rem
 		part := "\n# Assistant instructions\n\n" + a.Instructions + "\n"
 		text += clip(part, room-len(text))
 	}
+	read := u.stage(stageSessionContext, nested)
 	rounds, title, err := earlierRounds(ctx, u, t, remembers)
 	if err != nil {
 		return "", err
+	}
+	if remembers || len(rounds) > 0 {
+		read()
 	}
 	return text + tellRounds(title, rounds, room-len(text)), nil
 }

@@ -142,5 +142,6 @@ func (u *unit) transition(ctx context.Context, t *gateway.TurnRow, c cause, deta
 	}
 	u.touch = true
 	u.state(*t)
+	u.s.noteStep(u, from, *t)
 	return nil
 }

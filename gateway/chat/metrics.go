@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer, store gateway.ChatStore, now func() t
 		steers:   counter("fairlead_chat_steers_total", "Steers by what became of them.", "outcome"),
 		turns:    counter("fairlead_chat_turns_total", "How often a turn has reached a state.", "state"),
 		firstText: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fairlead_chat_first_text_seconds", Help: "Time from the making of a turn to its first text.",
+			Name: "fairlead_chat_first_text_seconds", Help: "Time from when a turn could go to its host to its first text.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 		}),
 	}
@@ -100,6 +100,38 @@ func (m *metrics) turned(to gateway.TurnStatus) { m.turns.WithLabelValues(string
 
 // began notes how long a turn took to its first text.
 func (m *metrics) began(took time.Duration) { m.firstText.Observe(took.Seconds()) }
+
+// noteStep tells of a step of a turn's life, once it is durable.
+func (s *Service) noteStep(u *unit, from gateway.TurnStatus, t gateway.TurnRow) {
+	u.afterCommit(func() { s.metrics.turned(t.Status) })
+	if from != unmade {
+		return
+	}
+	u.recordEligible(t)
+	if u.bound != nil {
+		u.recordBinding(t, *u.bound)
+	}
+}
+
+// firstText notes that a turn in progress has said its first words.
+func (s *Service) firstText(u *unit, turnID string) {
+	lt := s.lives.turn(turnID)
+	if lt == nil {
+		return
+	}
+	lt.mu.Lock()
+	took := time.Duration(u.now-lt.since) * time.Millisecond
+	lt.mu.Unlock()
+	u.afterCommit(func() { s.metrics.began(took) })
+}
+
+// UpdateDelivery also counts a delivery that it settles.
+func (u *unit) UpdateDelivery(ctx context.Context, d gateway.DeliveryRow) error {
+	if d.SettledAt != 0 {
+		u.afterCommit(func() { u.s.metrics.steered(d.State) })
+	}
+	return u.ChatTx.UpdateDelivery(ctx, d)
+}
 
 // backlogCollector reads what waits from the store, once for each scrape.
 type backlogCollector struct {

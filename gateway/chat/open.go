@@ -138,7 +138,11 @@ func (s *Service) Turn(ctx context.Context, actor gateway.Actor, req gateway.Tur
 		if _, err := ownThread(ctx, tx, actor, t.ThreadID); err != nil {
 			return err
 		}
-		reply, err = s.turnReply(ctx, tx, t)
+		if reply, err = s.turnReply(ctx, tx, t); err != nil {
+			return err
+		}
+		reply.Context = t.Context
+		reply.Prompt, err = promptOf(ctx, tx, t)
 		return err
 	})
 	return reply, err
@@ -158,8 +162,15 @@ func (s *Service) turnReply(ctx context.Context, tx gateway.ChatTx, t gateway.Tu
 	if err != nil {
 		return reply, err
 	}
+	booked, err := tx.Charges(ctx, t.ID)
+	if err != nil {
+		return reply, err
+	}
+	if len(usage) == 0 && t.EstimateInput+t.EstimateOutput > 0 {
+		reply.UsageEstimate = &gateway.UsageEstimate{Input: t.EstimateInput, Output: t.EstimateOutput}
+	}
 	moments, err := tx.Moments(ctx, t.ID)
-	reply.Usage, reply.Timeline = append(reply.Usage, usage...), append(reply.Timeline, moments...)
+	reply.Usage, reply.Timeline = append(reply.Usage, costed(usage, booked)...), append(reply.Timeline, moments...)
 	return reply, err
 }
 

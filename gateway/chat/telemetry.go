@@ -32,9 +32,7 @@ const (
 	stagePersistEvent      stageName = "api_dispatch_persist_event"
 	stageTouchThread       stageName = "api_dispatch_touch_thread_sort"      // (existing)
 	stageThreadSnapshot    stageName = "api_dispatch_load_thread_snapshot"   // (existing)
-	stagePersistedModel    stageName = "api_dispatch_load_persisted_model"   // (existing, no model named)
 	stageThreadLockWait    stageName = "api_dispatch_thread_lock_wait"       // (existing)
-	stageSessionBinding    stageName = "api_dispatch_load_session_binding"   // (existing)
 	stageSessionContext    stageName = "api_dispatch_session_prompt_context" // (existing)
 	stageBuildInput        stageName = "api_dispatch_build_input"
 	stageModelPin          stageName = "api_dispatch_load_model_pin"
@@ -154,31 +152,31 @@ func attributes(kind spanKind, success bool, traits []trait) []attribute.KeyValu
 	return kvs
 }
 
-// lostClaim tells of a claim that found its message gone (CG78): it left nothing
-// else behind.
-func (t *telemetry) lostClaim(ctx context.Context) {
-	_, done := t.start(ctx, stageClaim, topLevel)
-	done(nil, traitAssociation(), traitLost(), traitLaunch(launchLost))
-}
-
-// measured is a stage or a record of a transaction that is told once that is
+// measured is a stage or a record of a transaction. It is told once that is
 // durable: what was undone, or was run again, tells nothing.
 type measured struct {
 	name     string
+	within   int // the stage around it, or -1
 	from, to time.Time
 	kvs      []attribute.KeyValue
+	done     bool
 }
 
-// stage begins a stage within the transaction; one that is never finished is not
-// told.
+// stage begins a stage within the transaction; stages that are begun before its
+// end stand within it. One that is never ended is not told.
 func (u *unit) stage(name stageName, kind spanKind) func(traits ...trait) {
 	t := u.s.telemetry
 	if t.off {
 		return func(...trait) {}
 	}
-	from := t.now()
+	at := len(u.measured)
+	u.measured = append(u.measured, measured{name: string(name), within: u.within - 1, from: t.now()})
+	around := u.within
+	u.within = at + 1
 	return func(traits ...trait) {
-		u.measured = append(u.measured, measured{string(name), from, t.now(), attributes(kind, true, traits)})
+		m := &u.measured[at]
+		m.to, m.kvs, m.done = t.now(), attributes(kind, true, traits), true
+		u.within = around
 	}
 }
 
@@ -190,7 +188,7 @@ func (u *unit) record(name string, kvs ...attribute.KeyValue) {
 	}
 	now := t.now()
 	kvs = append(kvs, attribute.String("source", "api"), attribute.Bool("success", true), attribute.Int("duration_ms", 0))
-	u.measured = append(u.measured, measured{name, now, now, kvs})
+	u.measured = append(u.measured, measured{name: name, within: u.within - 1, from: now, to: now, kvs: kvs, done: true})
 }
 
 // recordBinding tells that a thread's conversation at its host was begun or
@@ -207,9 +205,29 @@ func (u *unit) recordBinding(t gateway.TurnRow, b gateway.BindingRow) {
 }
 
 // recordEnqueue tells that a turn waits for its org, with how many do (SQ56).
-func (u *unit) recordEnqueue(t gateway.TurnRow, depth int) {
+func (u *unit) recordEnqueue(ctx context.Context, t gateway.TurnRow) error {
+	if u.s.telemetry.off {
+		return nil
+	}
+	load, err := u.Load(ctx, t.OrgID, t.AccountID, never)
 	u.record(recordEnqueue,
-		attribute.String("surface", "chat"), attribute.String("turn_id", t.ID), attribute.Int("queue_depth", depth))
+		attribute.String("surface", "chat"), attribute.String("turn_id", t.ID), attribute.Int("queue_depth", load.OrgQueued))
+	return err
+}
+
+// traits tells of a claim.
+func (c claimed) traits() []trait {
+	switch {
+	case c.result == claimLost:
+		return []trait{traitAssociation(), traitLost(), traitLaunch(launchLost)}
+	case c.result == claimRefused:
+		return []trait{traitAssociation(), traitClaimed(), traitLaunch(launchRefused)}
+	case c.turn.Status == gateway.TurnFailed:
+		return []trait{traitAssociation(), traitClaimed(), traitLaunch(launchFailed)}
+	case c.turn.Status == gateway.TurnQueued:
+		return []trait{traitAssociation(), traitClaimed(), traitLaunch(launchOrgQueued)}
+	}
+	return []trait{traitAssociation(), traitClaimed(), traitLaunch(launchStarted)}
 }
 
 // recordEligible tells, once for each turn, that it may answer from now on
@@ -218,12 +236,25 @@ func (u *unit) recordEligible(t gateway.TurnRow) {
 	u.record(recordEligible, attribute.String("surface", "host"), attribute.String("turn_id", t.ID))
 }
 
-// tellMeasured tells what the transaction measured, within the span that it ran in. It
-// does not block.
+// tellMeasured tells what the transaction measured, within the span that it ran
+// in. It does not block.
 func (u *unit) tellMeasured() {
-	ctx := trace.ContextWithSpanContext(context.Background(), u.parent)
-	for _, m := range u.measured {
-		_, span := u.s.telemetry.tracer.Start(ctx, m.name, trace.WithTimestamp(m.from), trace.WithAttributes(m.kvs...))
-		span.End(trace.WithTimestamp(m.to))
+	if len(u.measured) == 0 {
+		return
+	}
+	root := trace.ContextWithSpanContext(context.Background(), u.parent)
+	around := make([]context.Context, len(u.measured))
+	for i, m := range u.measured {
+		ctx := root
+		if m.within >= 0 {
+			ctx = around[m.within]
+		}
+		around[i] = ctx
+		if !m.done {
+			continue
+		}
+		var span trace.Span
+		around[i], span = u.s.telemetry.tracer.Start(ctx, m.name, trace.WithTimestamp(m.from), trace.WithAttributes(m.kvs...))
+		defer span.End(trace.WithTimestamp(m.to)) // after those within it
 	}
 }

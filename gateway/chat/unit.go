@@ -30,8 +30,10 @@ type unit struct {
 	touch   bool
 	wakes   []string
 
-	measured []measured        // stages and records of telemetry
-	parent   trace.SpanContext // what they stand within
+	bound    *gateway.BindingRow // made for the turn that is being made
+	measured []measured          // stages and records of telemetry
+	within   int                 // the stage at hand, from 1
+	parent   trace.SpanContext   // what all of them stand within
 }
 
 // turnState is the push turn.state.

@@ -39,6 +39,15 @@ func (r *Routes) Use(hostID string, models ...string) {
 	}
 }
 
+// Change changes all routes.
+func (r *Routes) Change(change func(*gateway.Route)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.routes {
+		change(&r.routes[i])
+	}
+}
+
 // Fail makes Resolve answer with err; nil ends that.
 func (r *Routes) Fail(err error) {
 	r.mu.Lock()

@@ -28,12 +28,14 @@ type Gauges struct {
 }
 
 // Registry is Metrics in the form that Prometheus reads. It owns one private
-// registry: the Go runtime, the process, HTTP requests by route, and Gauges.
+// registry: the Go runtime, the process, HTTP requests by route, Gauges, and what
+// other parts of the program give to Registerer.
 //
 // Labels hold routes of the table and states, never ids, paths or names, so that
 // the number of series stays fixed.
 type Registry struct {
 	handler  http.Handler
+	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 }
@@ -61,13 +63,13 @@ func NewRegistry(version string, g Gauges, logger *slog.Logger) (*Registry, erro
 		m.requests, m.seconds, build,
 	}
 	list = append(list, gauges(g, logger)...)
-	registry := prometheus.NewRegistry()
+	m.registry = prometheus.NewRegistry()
 	for _, c := range list {
-		if err := registry.Register(c); err != nil {
+		if err := m.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
-	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
 	})
 	return m, nil
@@ -119,6 +121,10 @@ func (c *turnCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), string(state))
 	}
 }
+
+// Registerer takes up the metrics of other parts of the program. Their labels keep
+// to what is said at Registry.
+func (m *Registry) Registerer() prometheus.Registerer { return m.registry }
 
 // ServeHTTP answers a scrape.
 func (m *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
