@@ -226,6 +226,29 @@ func (s *Service) stillHeld(ctx context.Context, u *unit, t gateway.TurnRow, now
 	return false, s.freeHeld(ctx, u, t)
 }
 
+// holdOffered keeps a thread closed whose first message is offered to a turn that is
+// over, as a process leaves it that ends in the middle (SQ32): the turn's host says
+// what became of it, as after a cancel.
+func (s *Service) holdOffered(ctx context.Context, u *unit, q gateway.QueueRow) (bool, error) {
+	d, err := u.DeliveryOfEvent(ctx, q.EventID)
+	if errors.Is(err, gateway.ErrNoRow) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	t, err := u.lockTurn(ctx, d.TurnID)
+	if err != nil {
+		return false, err
+	}
+	d.State, t.RecoverBy, u.touch = gateway.DeliveryHeld, s.recoverBy(u), true
+	if err := u.UpdateDelivery(ctx, d); err != nil {
+		return false, err
+	}
+	u.afterCommit(func() { s.lives.hold(t.RunID) })
+	return true, u.UpdateTurn(ctx, t)
+}
+
 // holdingRuns lists the runs whose cancelled turn holds a delivery.
 func holdingRuns(ctx context.Context, tx gateway.ChatTx) (runs []string, err error) {
 	recovering, err := tx.RecoveringTurns(ctx, "")

@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -345,7 +346,8 @@ func TestSteer_MarkdownBeginsAnew(t *testing.T) {
 	r.took(offer.Steer, 9, wire.ReceiptDelivered)
 	reply, err := r.Open(r.ctx, ann, gateway.OpenRequest{ThreadID: th, HTML: true})
 	r.must(err)
-	if got := asJSON(t, reply.Turn.Blocks); got != `[{"from":9,"to":12,"html":"re\n"},{"from":12,"to":17,"html":"rest\n"}]` {
-		t.Fatalf("blocks %s", got)
+	want := []gateway.Block{{From: 9, To: 12, HTML: "<p>re</p>"}, {From: 12, To: 17, HTML: "<p>rest</p>"}}
+	if !slices.Equal(reply.Turn.Blocks, want) {
+		t.Fatalf("blocks %s", asJSON(t, reply.Turn.Blocks))
 	}
 }

@@ -81,7 +81,7 @@ func TestSteer_OfferedAndTaken(t *testing.T) {
 			if answers != [2]wire.ReceiptOutcome{wire.ReceiptDelivered, wire.ReceiptDelivered} {
 				t.Fatalf("answers %v", answers)
 			}
-			if n := r.pushes(th) - pushed; n != 2 { // the text before it, then it
+			if n := r.pushes(th) - pushed; n != 1 {
 				t.Fatalf("%d pushes", n)
 			}
 			if n := r.wakes.of(run) - woken; n != 1 {

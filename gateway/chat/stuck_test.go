@@ -157,7 +157,7 @@ func TestDecision11_ATurnHasADeadline(t *testing.T) {
 	r.tick(time.Second)
 	r.must(r.Sweep(r.ctx))
 	r.wantTurn(th, "next")
-	r.wantLog(th, "input:hello start:hello input:next output.partial:half turn.timeout!turn_deadline start:next")
+	r.wantLog(th, "input:hello start:hello input:next output.partial:half turn.timeout!turn_deadline control.revoke start:next")
 	r.accept()
 	if told := r.host.Started()[0]; !told.Interrupted {
 		t.Fatal("the host was not told to stop")
