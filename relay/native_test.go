@@ -114,20 +114,10 @@ func (n *nativeRig) Finish(threadID, turnID, text string) {
 func TestATurnOnTheNativeRuntime(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	dir := t.TempDir()
-	db := openDB(t, filepath.Join(dir, "host.db"))
-	n := newNativeRig(t, db)
-	open := func() *relay.Host {
-		host, err := relay.Open(ctx, relay.Config{
-			Dir: dir, Store: relaysql.NewHost(db), Runtime: n.runtime, Cooling: n.runtime.Cooling,
-			Providers: relaytest.Providers(),
-		})
-		must(t, err)
-		return host
-	}
-	host := open()
+	g := newNativeHost(t)
+	n := g.native
 	all := []string{wire.CapabilityOutcome, wire.CapabilityReasoning}
-	a, err := host.Attach(ctx, relaytest.Attach(0), all)
+	a, err := g.host.Attach(ctx, relaytest.Attach(0), all)
 	must(t, err)
 	applied(t, a, 1, relaytest.Prompt(1, 1))
 	n.answers <- "hello"
@@ -135,16 +125,13 @@ func TestATurnOnTheNativeRuntime(t *testing.T) {
 	equal(t, "first event", events[0].Event, wire.EventTurnStarted)
 	equal(t, "answer", string(events[1].Payload), `{"kind":"agent_message","delta":"hello"}`)
 	must(t, a.Acknowledge(ctx, events[len(events)-1].Seq))
-	equal(t, "room", host.Room().Inflight, 0)
+	equal(t, "room", g.host.Room().Inflight, 0)
 
 	applied(t, a, 2, relaytest.Prompt(1, 2))
 	next(t, a, 1)
 	a.Close()
-	must(t, host.Close())
-	n.Restart()
-	host = open()
-	defer func() { must(t, host.Close()) }()
-	a, err = host.Attach(ctx, relaytest.Attach(events[len(events)-1].Seq+1), all)
+	g.restart()
+	a, err = g.host.Attach(ctx, relaytest.Attach(events[len(events)-1].Seq+1), all)
 	must(t, err)
 	defer a.Close()
 	ended := untilEnd(t, a)
@@ -157,6 +144,49 @@ func TestATurnOnTheNativeRuntime(t *testing.T) {
 	applied(t, a, 3, relaytest.Prompt(1, 3))
 	n.answers <- "again"
 	untilEnd(t, a)
+}
+
+// nativeHost is a host on the native runtime.
+type nativeHost struct {
+	t      *testing.T
+	dir    string
+	native *nativeRig
+	host   *relay.Host
+}
+
+func newNativeHost(t *testing.T) *nativeHost {
+	t.Helper()
+	g := &nativeHost{t: t, dir: t.TempDir()}
+	g.native = newNativeRig(t, openDB(t, filepath.Join(g.dir, "host.db")))
+	g.open()
+	t.Cleanup(func() { must(t, g.host.Close()) })
+	return g
+}
+
+func (g *nativeHost) open() {
+	g.t.Helper()
+	var err error
+	g.host, err = relay.Open(context.Background(), relay.Config{
+		Dir: g.dir, Store: relaysql.NewHost(g.native.db), Runtime: g.native.runtime, Cooling: g.native.runtime.Cooling,
+		Providers: relaytest.Providers(),
+	})
+	must(g.t, err)
+}
+
+// restart ends the host and its runtime and opens both again.
+func (g *nativeHost) restart() {
+	g.t.Helper()
+	must(g.t, g.host.Close())
+	g.native.Restart()
+	g.open()
+}
+
+func (g *nativeHost) attach(cursor uint64) *relay.Attachment {
+	g.t.Helper()
+	a, err := g.host.Attach(context.Background(), relaytest.Attach(cursor), steers)
+	must(g.t, err)
+	g.t.Cleanup(a.Close)
+	return a
 }
 
 // untilEnd takes and hands off envelopes up to the end of a turn.
