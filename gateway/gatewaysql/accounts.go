@@ -71,8 +71,9 @@ func (s *Accounts) Accounts(ctx context.Context, orgID string) ([]gateway.Stored
 // CreateAccount stores an account in the org it names, else in the one named
 // wanted, else in the first one; see accounts.Store.
 func (s *Accounts) CreateAccount(ctx context.Context, acc gateway.StoredAccount, wanted string, fresh gateway.Org, audit gateway.AuditEntry) (gateway.Account, error) {
+	named := acc.OrgID
 	err := s.db.Update(ctx, func(tx *sqldb.Tx) (err error) {
-		if acc.OrgID == "" {
+		if acc.OrgID = named; named == "" {
 			if acc.OrgID, err = joinOrg(ctx, tx, wanted, fresh); err != nil {
 				return err
 			}

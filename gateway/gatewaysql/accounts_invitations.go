@@ -31,6 +31,9 @@ func (s *Accounts) PutInvitation(ctx context.Context, inv gateway.Invitation, wa
 				return err
 			}
 		}
+		if err := holdOrg(ctx, tx, inv.OrgID); err != nil {
+			return err
+		}
 		if err := emailIsFree(ctx, tx, inv.Email); err != nil {
 			return err
 		}

@@ -105,9 +105,11 @@ func (s *Accounts) changeMember(ctx context.Context, orgID, accountID string, au
 ) ([]string, error) {
 	var ended []string
 	err := s.db.Update(ctx, func(tx *sqldb.Tx) error {
-		// A write that changes nothing holds the row in every dialect.
-		if _, err := tx.Exec(ctx, `UPDATE orgs SET name = name
-			WHERE id = (SELECT org_id FROM accounts WHERE id = ?)`, accountID); err != nil {
+		var org string
+		if err := tx.QueryRow(ctx, `SELECT org_id FROM accounts WHERE id = ?`, accountID).Scan(&org); err != nil {
+			return missing(err, "member")
+		}
+		if err := holdOrg(ctx, tx, org); err != nil {
 			return err
 		}
 		m, err := scanAccount(tx.QueryRow(ctx, `SELECT `+accountColumns+` FROM accounts a

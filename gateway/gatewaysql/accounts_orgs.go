@@ -69,8 +69,11 @@ func (s *Accounts) CreateOrg(ctx context.Context, org gateway.Org, audit gateway
 }
 
 // joinOrg gives the id of the org named wanted, or of the first one for "". Where
-// no org exists it creates fresh.
+// no org exists it creates fresh, once.
 func joinOrg(ctx context.Context, tx *sqldb.Tx, wanted string, fresh gateway.Org) (id string, err error) {
+	if err := lockInstallation(ctx, tx); err != nil {
+		return "", err
+	}
 	err = tx.QueryRow(ctx, `SELECT id FROM orgs WHERE ? = '' OR name = ? ORDER BY created_at, id LIMIT 1`,
 		wanted, wanted).Scan(&id)
 	if err == nil || !errors.Is(err, sql.ErrNoRows) {

@@ -39,6 +39,10 @@ func hasAdmin(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 // PutSetupLink replaces the setup link, unless an admin exists: then false.
 func (s *Accounts) PutSetupLink(ctx context.Context, secretHash string, at time.Time) (stored bool, err error) {
 	err = s.db.Update(ctx, func(tx *sqldb.Tx) error {
+		stored = false
+		if err := lockInstallation(ctx, tx); err != nil {
+			return err
+		}
 		has, err := hasAdmin(ctx, tx)
 		if err != nil || has {
 			return err
@@ -67,6 +71,9 @@ func (s *Accounts) SetupLinkStands(ctx context.Context, secretHash string) (stan
 // one exists. Taking the row away decides who of two callers wins.
 func (s *Accounts) Setup(ctx context.Context, secretHash string, fresh gateway.Org, admin gateway.StoredAccount, audit gateway.AuditEntry) (gateway.Account, error) {
 	err := s.db.Update(ctx, func(tx *sqldb.Tx) error {
+		if err := lockInstallation(ctx, tx); err != nil {
+			return err
+		}
 		if err := takeSetupLink(ctx, tx, secretHash); err != nil {
 			return err
 		}

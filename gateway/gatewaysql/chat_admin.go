@@ -74,7 +74,7 @@ func (tx chatTx) AdminTurns(ctx context.Context, orgID string, p gateway.Page) (
 
 func scanAdminQueue(r rowScanner) (q gateway.AdminQueueItem, err error) {
 	var at int64
-	err = r.Scan(&q.EventID, &q.OriginID, &q.ThreadID, &q.AccountID, &q.Mode, &q.Position, &at)
+	err = r.Scan(&q.EventID, &q.OriginID, &q.ThreadID, &q.AccountID, &q.Mode, &q.Position, &q.Delivery, &q.TurnID, &at)
 	q.CreatedAt = gateway.Millis(at)
 	return q, err
 }
@@ -84,8 +84,10 @@ func (tx chatTx) AdminQueue(ctx context.Context, orgID string, p gateway.Page) (
 		SELECT q.event_id, q.origin_id, q.thread_id, t.account_id, q.mode,
 			(SELECT COUNT(*) FROM queue o WHERE o.thread_id = q.thread_id
 				AND (o.item_rank < q.item_rank OR (o.item_rank = q.item_rank AND o.origin_seq <= q.origin_seq))),
-			q.created_at
-		FROM queue q JOIN threads t ON t.id = q.thread_id WHERE t.org_id = ?`, []any{orgID}, p, "q.thread_id", "")
+			COALESCE(d.state, ''), COALESCE(d.turn_id, ''), q.created_at
+		FROM queue q JOIN threads t ON t.id = q.thread_id
+		LEFT JOIN deliveries d ON d.event_id = q.event_id AND d.state IN ('reserved', 'held')
+		WHERE t.org_id = ?`, []any{orgID}, p, "q.thread_id", "")
 	return many(ctx, tx, "list queue", scanAdminQueue,
 		query+` ORDER BY q.created_at DESC, q.event_id DESC LIMIT ? OFFSET ?`, append(args, p.Limit, p.Offset)...)
 }

@@ -6,7 +6,7 @@
 // the transaction of its caller, and the schema refuses what must never be (two
 // turns at once in a thread, a turn without an input, an event twice). There is
 // one set of queries and of migrations for SQLite and PostgreSQL. What orders
-// transactions are the explicit locks of chat_locks.go, taken in the order org,
+// transactions are the explicit locks of locks.go, taken in the order org,
 // thread, turn, waiting message, and last the head of an account's feed: row locks
 // on PostgreSQL, nothing on SQLite, whose single writer runs one after the other.
 // Moments are stored as integer milliseconds.

@@ -49,3 +49,22 @@ func (tx chatTx) lock(ctx context.Context, what, query, id, key string) error {
 	}
 	return err
 }
+
+// installationLock names the lock of lockInstallation.
+const installationLock = 0x666c696e
+
+// lockInstallation holds what there is once in an installation: the first org, the
+// setup link. It is to be taken before any row lock.
+func lockInstallation(ctx context.Context, tx *sqldb.Tx) error {
+	if tx.Dialect() != sqldb.Postgres {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(?, hashtext(current_schema()))`, installationLock)
+	return err
+}
+
+// holdOrg holds the members and invitations of an org: what is counted of them
+// stays so until the end of the transaction.
+func holdOrg(ctx context.Context, tx *sqldb.Tx, orgID string) error {
+	return chatTx{tx}.LockOrg(ctx, orgID)
+}
