@@ -38,6 +38,21 @@ func ChatStore(t *testing.T, d Database) {
 		{"the feed of an account", (*suite).feed},
 		{"erasing a thread", (*suite).erase},
 		{"read-outs are of one org", (*suite).readOuts},
+		{"a turn and a message have one open delivery", (*suite).deliveries},
+		{"a running turn is warned once", (*suite).deadlines},
+		{"steers are ordered like the queue", (*suite).steers},
+		{"admission reads entitlement and limits", (*suite).admission},
+		{"the load of an org", (*suite).load},
+		{"charges are booked once", (*suite).charges},
+		{"assistants and who sees them", (*suite).agents},
+		{"turns that no host took", (*suite).unknownTurns},
+		{"a reply is provisional, then settled", (*suite).replies},
+		{"markers, estimates, billing, context and parked commands", (*suite).parts},
+		{"locks make the second wait for the first", (*suite).locks},
+		{"locks hold one row", (*suite).locksApart},
+		{"SQ49 the second of two equal sends waits for the first", (*suite).secondClaim},
+		{"callbacks of eight writers run in commit order", (*suite).publishing},
+		{"F36 a deadlock is not seen", (*suite).again},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,6 +99,7 @@ func (s *suite) view(fn func(tx gateway.ChatTx)) {
 
 const (
 	org     = "org-a"
+	orgB    = "org-b"
 	account = "acc-a"
 )
 
