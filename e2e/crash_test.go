@@ -18,7 +18,25 @@ import (
 func TestF22_KillsAtRandomMomentsLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	in := newInstall(t, p.URL, model{"counter", "count:500+delay=2ms"})
+	onBoth(t, p, "count:500+delay=2ms", func(t *testing.T, in *install) { killAtRandom(t, p, in) })
+}
+
+// onBoth runs a test on an installation that keeps all in its folder, and on one
+// whose gateway is kept in PostgreSQL.
+func onBoth(t *testing.T, p *provider, upstream string, test func(t *testing.T, in *install)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newInstall(t, p.URL, model{"counter", upstream}))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, newInstall(t, p.URL, model{"counter", upstream}).onPostgres())
+	})
+}
+
+func killAtRandom(t *testing.T, p *provider, in *install) {
+	t.Helper()
 	in.start()
 	token := in.user("crash@example.com")
 	seed := uint64(time.Now().UnixNano())
@@ -122,7 +140,11 @@ func checkTurn(t *testing.T, v *view, message string) {
 // checkLogs runs the checker over the data folder.
 func checkLogs(t *testing.T, in *install) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./checklogs", filepath.Join(in.dir, "data"))
+	args := []string{"run", "./checklogs", filepath.Join(in.dir, "data")}
+	if in.database != "" {
+		args = append(args, in.database)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the checker found faults: %v\n%s", err, out)

@@ -15,9 +15,13 @@ import (
 // thread. E2E_LOAD_SECONDS sets how long it goes on.
 func TestF36_ManySendersBesideTheCommandLineSeeNoLockedDatabase(t *testing.T) {
 	t.Parallel()
-	const senders, threads = 50, 20
 	p := newProvider(t)
-	in := newInstall(t, p.URL, model{"counter", "count:3"})
+	onBoth(t, p, "count:3", manySenders)
+}
+
+func manySenders(t *testing.T, in *install) {
+	t.Helper()
+	const senders, threads = 50, 20
 	in.start()
 	token := in.user("load@example.com")
 	lasts := time.Duration(number(t, "E2E_LOAD_SECONDS", 4)) * time.Second

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/relay/sqldb/pgtest"
 )
 
 const startLimit = 30 * time.Second
@@ -26,6 +29,8 @@ type install struct {
 	dir    string
 	config string
 	env    []string
+	// database is the address of a PostgreSQL database, "" for the folder's own.
+	database string
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -70,6 +75,22 @@ func installWith(t testing.TB, routes ...route) *install {
 }
 
 var listening = regexp.MustCompile(`listening on (http://\S+)`)
+
+// onPostgres keeps the gateway's side in an empty PostgreSQL database. The test is
+// left out where no server is installed.
+func (in *install) onPostgres() *install {
+	in.t.Helper()
+	in.database = pgtest.URL(in.t)
+	file, err := os.OpenFile(in.config, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(file, "database_url: %q\n", in.database)
+	if err := errors.Join(err, file.Close()); err != nil {
+		in.t.Fatal(err)
+	}
+	return in
+}
 
 // start serves the folder and waits until it listens.
 func (in *install) start() {

@@ -4,6 +4,7 @@
 // prints every fault that it finds, and exits 1 if there is one.
 //
 //	go run ./e2e/checklogs fairlead-data
+//	go run ./e2e/checklogs fairlead-data postgres://localhost/fairlead
 package main
 
 import (
@@ -20,11 +21,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: checklogs DATA_DIR")
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		fmt.Fprintln(os.Stderr, "usage: checklogs DATA_DIR [DATABASE_URL]")
 		os.Exit(2)
 	}
-	faults, err := run(context.Background(), os.Args[1], os.Stdout)
+	faults, err := check(context.Background(), os.Args[1], os.Args[2:], os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "checklogs:", err)
 		os.Exit(2)
@@ -34,8 +35,26 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, dir string, out io.Writer) (faults int, err error) {
-	db, err := open(ctx, dir)
+// check reads a gateway that is kept in PostgreSQL as a copy in a file, so that
+// the same rules hold for it.
+func check(ctx context.Context, dir string, url []string, out io.Writer) (faults int, err error) {
+	gateway := filepath.Join(dir, "gateway.db")
+	if len(url) == 1 {
+		folder, err := os.MkdirTemp("", "checklogs")
+		if err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(folder)
+		gateway = filepath.Join(folder, "gateway.db")
+		if err := copyGateway(ctx, url[0], gateway); err != nil {
+			return 0, err
+		}
+	}
+	return run(ctx, gateway, filepath.Join(dir, "host", "host.db"), out)
+}
+
+func run(ctx context.Context, gateway, host string, out io.Writer) (faults int, err error) {
+	db, err := open(ctx, gateway, host)
 	if err != nil {
 		return 0, err
 	}
@@ -65,9 +84,8 @@ func run(ctx context.Context, dir string, out io.Writer) (faults int, err error)
 	return faults, nil
 }
 
-// open joins both databases of the folder in one connection, for reading.
-func open(ctx context.Context, dir string) (*sql.DB, error) {
-	gateway, host := filepath.Join(dir, "gateway.db"), filepath.Join(dir, "host", "host.db")
+// open joins both databases in one connection, for reading.
+func open(ctx context.Context, gateway, host string) (*sql.DB, error) {
 	for _, path := range []string{gateway, host} {
 		if _, err := os.Stat(path); err != nil {
 			return nil, err

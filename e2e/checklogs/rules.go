@@ -19,11 +19,39 @@ var rules = []rule{
 	{"event revoked twice", `
 		SELECT thread_id, revokes_event_id, count(*) FROM thread_events
 		WHERE revokes_event_id IS NOT NULL GROUP BY thread_id, revokes_event_id HAVING count(*) > 1`},
-	{"turn without exactly one replacement event", `
+	{"turn without exactly one replacement of the message that it took", `
 		SELECT t.id, count(e.id) FROM turns t
 		JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
-		LEFT JOIN thread_events e ON e.turn_id = t.id AND e.event_type = 'input.prompt' AND e.revokes_event_id IS NOT NULL
+		LEFT JOIN thread_events e ON e.turn_id = t.id AND e.event_type = 'input.prompt' AND e.revokes_event_id = t.input_event_id
 		GROUP BY t.id HAVING count(e.id) <> 1`},
+	{"message in a turn that is neither its prompt nor a delivered steer", `
+		SELECT e.id, e.turn_id FROM thread_events e
+		JOIN threads h ON h.id = e.thread_id AND h.deleted_at IS NULL
+		WHERE e.event_type = 'input.prompt' AND e.turn_id IS NOT NULL
+		AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = e.turn_id AND t.input_event_id = e.revokes_event_id)
+		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.turn_id = e.turn_id AND d.event_id = e.revokes_event_id AND d.state = 'delivered')`},
+	{"delivered steer without exactly one event in its turn", `
+		SELECT d.id, d.turn_id, count(e.id) FROM deliveries d
+		JOIN threads h ON h.id = d.thread_id AND h.deleted_at IS NULL
+		LEFT JOIN thread_events e ON e.turn_id = d.turn_id AND e.revokes_event_id = d.event_id
+			AND e.event_type IN ('input.prompt', 'input.deadline')
+		WHERE d.state = 'delivered' GROUP BY d.id HAVING count(e.id) <> 1`},
+	{"steer that is open in a turn which is over and not cancelled", `
+		SELECT d.id, t.id, t.status FROM deliveries d JOIN turns t ON t.id = d.turn_id
+		WHERE d.state IN ('waiting', 'reserved', 'held') AND t.status IN ('completed', 'failed', 'timeout')`},
+	{"reserved steer that does not wait", `
+		SELECT d.id, d.event_id FROM deliveries d JOIN threads h ON h.id = d.thread_id AND h.deleted_at IS NULL
+		WHERE d.kind = 'message' AND d.state IN ('reserved', 'held') AND d.event_id NOT IN (SELECT event_id FROM queue)`},
+	{"marker of the org queue without its end, or an end without it", `
+		SELECT t.id, t.status, sum(e.event_type = 'turn.queued'), sum(e.event_type = 'turn.dequeued') FROM turns t
+		JOIN thread_events e ON e.turn_id = t.id AND e.event_type IN ('turn.queued', 'turn.dequeued')
+		GROUP BY t.id HAVING sum(e.event_type = 'turn.queued') <> 1
+		OR t.status IN ('pending', 'running', 'completed') AND sum(e.event_type = 'turn.dequeued') <> 1
+		OR t.status = 'queued' AND sum(e.event_type = 'turn.dequeued') <> 0`},
+	{"charge without the usage that it is for", `
+		SELECT c.id, c.turn_id FROM charges c
+		LEFT JOIN turn_usage u ON u.turn_id = c.turn_id AND u.response_id = c.response_id AND u.category = c.category
+		WHERE u.turn_id IS NULL OR u.quantity <> c.quantity`},
 	{"final turn without exactly one terminal event, or a live one with it", `
 		SELECT t.id, t.status, count(e.id) FROM turns t
 		JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
