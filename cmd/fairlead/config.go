@@ -10,7 +10,9 @@ import (
 	"github.com/knadh/koanf/v2"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/provider"
+	"github.com/fairlead/fairlead/relay/sqldb"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -23,17 +25,32 @@ const (
 // config holds the settings in force. docs/settings.md describes each; a test
 // holds the two together.
 type config struct {
-	DataDir   string        `koanf:"data_dir"`
-	Listen    string        `koanf:"listen"`
-	PublicURL string        `koanf:"public_url"` // "" is http:// and the address listened on
-	Host      hostConfig    `koanf:"host"`
-	Turn      turnConfig    `koanf:"turn"`
-	Route     routeConfig   `koanf:"route"`
-	Context   contextConfig `koanf:"context"`
-	Log       logConfig     `koanf:"log"`
+	DataDir      string          `koanf:"data_dir"`
+	DatabaseURL  databaseURL     `koanf:"database_url"` // "" is SQLite in DataDir
+	Listen       string          `koanf:"listen"`
+	PublicURL    string          `koanf:"public_url"` // "" is http:// and the address listened on
+	Host         hostConfig      `koanf:"host"`
+	DefaultModel string          `koanf:"default_model"` // "" is the first ready one
+	Turn         turnConfig      `koanf:"turn"`
+	Route        routeConfig     `koanf:"route"`
+	Context      contextConfig   `koanf:"context"`
+	Limits       limitsConfig    `koanf:"limits"`
+	Billing      billingConfig   `koanf:"billing"`
+	Telemetry    telemetryConfig `koanf:"telemetry"`
+	Log          logConfig       `koanf:"log"`
 
 	origins origins
 	environ []string
+}
+
+// databaseURL may hold a password, which its printed form leaves out.
+type databaseURL string
+
+func (u databaseURL) String() string {
+	if u == "" {
+		return ""
+	}
+	return sqldb.RedactURL(string(u))
 }
 
 type hostConfig struct {
@@ -46,6 +63,8 @@ type hostConfig struct {
 type turnConfig struct {
 	PendingTimeout time.Duration `koanf:"pending_timeout"`
 	Deadline       time.Duration `koanf:"deadline"`
+	// DeadlineWarning is five minutes before the end of two hours, unless it is set.
+	DeadlineWarning time.Duration `koanf:"deadline_warning"`
 }
 
 type routeConfig struct {
@@ -54,6 +73,45 @@ type routeConfig struct {
 
 type contextConfig struct {
 	StoppedAnswers string `koanf:"stopped_answers"` // include or omit
+}
+
+// limitsConfig holds limits that an admin can set otherwise for an org or a
+// member; 0 is none.
+type limitsConfig struct {
+	OrgConcurrentTurns    int `koanf:"org_concurrent_turns"`
+	MemberConcurrentTurns int `koanf:"member_concurrent_turns"`
+}
+
+type billingConfig struct {
+	Prices []priceConfig `koanf:"prices"`
+}
+
+// priceConfig makes one model of one provider metered. Prices are credits for
+// 1,000,000 tokens.
+type priceConfig struct {
+	Provider      string `koanf:"provider"` // the provider's key
+	Model         string `koanf:"model"`
+	Input         int64  `koanf:"input"`
+	Output        int64  `koanf:"output"`
+	CacheRead     int64  `koanf:"cache_read"`
+	CacheCreation int64  `koanf:"cache_creation"`
+}
+
+// of gives the prices of a model by the key of its provider; false for one that
+// is not metered.
+func (b billingConfig) of(provider, model string) (gateway.Prices, bool) {
+	for _, p := range b.Prices {
+		if p.Provider == provider && p.Model == model {
+			return gateway.Prices{
+				Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheCreation: p.CacheCreation,
+			}, true
+		}
+	}
+	return gateway.Prices{}, false
+}
+
+type telemetryConfig struct {
+	OTLPEndpoint string `koanf:"otlp_endpoint"` // "" sends nothing
 }
 
 type logConfig struct {
@@ -214,6 +272,9 @@ func (c *config) complete() {
 	}
 	for i := range c.Host.Providers {
 		c.Host.Providers[i].complete()
+	}
+	if _, set := c.origins["turn.deadline_warning"]; !set {
+		c.Turn.DeadlineWarning = c.Turn.Deadline - c.Turn.Deadline/24
 	}
 }
 

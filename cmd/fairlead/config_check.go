@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,12 +12,17 @@ import (
 
 	"github.com/fairlead/fairlead/gateway/httpd"
 	"github.com/fairlead/fairlead/relay/provider"
+	"github.com/fairlead/fairlead/relay/sqldb"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
 const (
 	maxInflightLimit = 1024
 	maxNameBytes     = 100
+	// maxConcurrentTurns and maxPrice keep a slip of the keyboard from being taken
+	// for a wish.
+	maxConcurrentTurns = 100_000
+	maxPrice           = 1_000_000_000
 )
 
 // checker gathers what is wrong with values. It repeats none of them.
@@ -31,6 +37,11 @@ func (c *config) check() []fault {
 	k := &checker{cfg: c}
 	if strings.TrimSpace(c.DataDir) == "" {
 		k.fault("data_dir", "must name a folder")
+	}
+	if c.DatabaseURL != "" {
+		if err := sqldb.CheckURL(string(c.DatabaseURL)); err != nil {
+			k.fault("database_url", "must be postgres://user:password@host:port/name, with odd characters of the password written as %XX")
+		}
 	}
 	k.listen(c.Listen)
 	if c.PublicURL != "" {
@@ -48,10 +59,13 @@ func (c *config) check() []fault {
 	}
 	if c.Turn.Deadline <= 0 {
 		k.fault("turn.deadline", "must be more than nothing")
+	} else if w := c.Turn.DeadlineWarning; w <= 0 || w >= c.Turn.Deadline {
+		k.fault("turn.deadline_warning", "must be more than nothing and less than turn.deadline")
 	}
 	if c.Route.MaxWait < 0 {
 		k.fault("route.max_wait", "must not be negative")
 	}
+	k.account()
 	k.oneOf("context.stopped_answers", c.Context.StoppedAnswers, "include", "omit")
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
@@ -61,6 +75,67 @@ func (c *config) check() []fault {
 
 func (k *checker) fault(path, problem string) {
 	k.faults = append(k.faults, fault{k.cfg.origins.of(path), path, problem})
+}
+
+// account checks what concerns models, orgs and operators alike.
+func (k *checker) account() {
+	c := k.cfg
+	if c.DefaultModel != "" && !slices.ContainsFunc(c.Host.Providers, func(p providerConfig) bool { return p.serves(c.DefaultModel) }) {
+		k.fault("default_model", "must be the id of a model under host.providers")
+	}
+	k.limit("limits.org_concurrent_turns", c.Limits.OrgConcurrentTurns)
+	k.limit("limits.member_concurrent_turns", c.Limits.MemberConcurrentTurns)
+	k.prices(c.Billing.Prices)
+	if at := c.Telemetry.OTLPEndpoint; at != "" && !plainURL(at) {
+		k.fault("telemetry.otlp_endpoint", "must be an address such as http://127.0.0.1:4318, without a user name, a password or a query")
+	}
+}
+
+func (k *checker) limit(path string, n int) {
+	if n < 0 || n > maxConcurrentTurns {
+		k.fault(path, fmt.Sprintf("must be from 0 to %d, where 0 is no limit", maxConcurrentTurns))
+	}
+}
+
+func (k *checker) prices(list []priceConfig) {
+	type route struct{ provider, model string }
+	seen := map[route]int{}
+	for i, p := range list {
+		path := fmt.Sprintf("billing.prices[%d]", i)
+		at := slices.IndexFunc(k.cfg.Host.Providers, func(c providerConfig) bool { return c.Key == p.Provider })
+		switch {
+		case p.Provider == "":
+			k.fault(path+".provider", "is missing")
+		case at < 0:
+			k.fault(path+".provider", "must be the key of a provider under host.providers")
+		case p.Model == "":
+			k.fault(path+".model", "is missing")
+		case !slices.ContainsFunc(k.cfg.Host.Providers, func(c providerConfig) bool { return c.Key == p.Provider && c.serves(p.Model) }):
+			k.fault(path+".model", "must be the id of a model of that provider")
+		}
+		if first, double := seen[route{p.Provider, p.Model}]; double {
+			k.fault(path, fmt.Sprintf("is for the provider and model of billing.prices[%d]", first))
+		}
+		seen[route{p.Provider, p.Model}] = i
+		k.price(path+".input", p.Input, 1)
+		k.price(path+".output", p.Output, 1)
+		k.price(path+".cache_read", p.CacheRead, 0)
+		k.price(path+".cache_creation", p.CacheCreation, 0)
+	}
+}
+
+// price checks a price; least is 1 where one must be there.
+func (k *checker) price(path string, n, least int64) {
+	if n < least || n > maxPrice {
+		k.fault(path, fmt.Sprintf("must be from %d to %d credits for 1,000,000 tokens", least, maxPrice))
+	}
+}
+
+// plainURL tells whether an address names nothing but scheme, host, port and path.
+func plainURL(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
+		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
 func (k *checker) oneOf(path, value string, allowed ...string) {

@@ -128,7 +128,7 @@ func strictly(from, to reflect.Value) (any, error) {
 		want, fits = "text (put it in quotes)", have == reflect.String
 	case reflect.Bool:
 		want, fits = "true or false", have == reflect.Bool
-	case reflect.Int, reflect.Uint32:
+	case reflect.Int, reflect.Int64, reflect.Uint32:
 		want, fits = "a whole number", wholeNumber(from, to)
 	}
 	if !fits {

@@ -114,3 +114,13 @@ func (p *providerConfig) entry(c credential) relay.ProviderEntry {
 	}
 	return e
 }
+
+// serves tells whether the provider has a model.
+func (p *providerConfig) serves(model string) bool {
+	for _, m := range p.Models {
+		if m.ID == model {
+			return true
+		}
+	}
+	return false
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"strings"
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/accounts"
@@ -28,6 +29,8 @@ type gatewayParts struct {
 	hosts    *hosts.Registry
 	socket   *socket.Server
 	server   *httpd.Server
+	metrics  *httpd.Registry
+	tracing  *tracing
 }
 
 // openGateway opens the store and joins the gateway's packages. The chat takes
@@ -39,26 +42,51 @@ func openGateway(ctx context.Context, cfg *config, host *hostParts, public *url.
 			err = errors.Join(err, g.close())
 		}
 	}()
-	if g.store, err = gatewaysql.Open(ctx, gatewaysql.Options{Path: gatewayFile(cfg), Logger: log}); err != nil {
+	if g.store, err = gatewaysql.Open(ctx, gatewayStore(cfg, log)); err != nil {
 		return nil, err
 	}
 	fan := bus.NewMemory()
-	if g.accounts, err = accounts.New(accounts.Config{Store: g.store.Accounts(), Bus: fan, Logger: log}); err != nil {
+	if g.accounts, err = accounts.New(accounts.Config{
+		Store: g.store.Accounts(), Bus: fan, Logger: log,
+		OrgTurns: cfg.Limits.OrgConcurrentTurns, MemberTurns: cfg.Limits.MemberConcurrentTurns,
+		LimitsChanged: g.promote(log),
+	}); err != nil {
 		return nil, err
 	}
-	if err := g.openChat(ctx, cfg, host, fan, log); err != nil {
+	if err := g.openInstruments(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	if err := g.openChat(ctx, cfg, host, public, fan, log); err != nil {
 		return nil, err
 	}
 	return g, g.openServers(ctx, cfg, public, fan, log, staticDir)
 }
 
-func (g *gatewayParts) openChat(ctx context.Context, cfg *config, host *hostParts, fan gateway.Bus, log *slog.Logger) error {
-	g.routes = routes.New(routes.Options{})
+// openInstruments makes what the other parts tell of themselves to.
+func (g *gatewayParts) openInstruments(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
+	if g.tracing, err = openTracing(ctx, cfg, log); err != nil {
+		return err
+	}
+	g.metrics, err = httpd.NewRegistry(programVersion(), httpd.Gauges{
+		SocketsOpen:  func() int { return g.socket.Stats().Sessions },
+		TurnsByState: g.store.LiveTurns,
+		HostsOnline:  g.hostsOnline,
+	}, log)
+	return err
+}
+
+func (g *gatewayParts) openChat(ctx context.Context, cfg *config, host *hostParts, public *url.URL, fan gateway.Bus, log *slog.Logger) error {
+	g.routes = routes.New(routes.Options{Default: cfg.DefaultModel, Prices: cfg.Billing.of})
 	g.routes.Register(host.target, host.target)
 	g.chat = chat.New(chat.Config{
 		Store: g.store.Chat(), Routes: g.routes, Bus: fan, Logger: log, Render: markdown.Render,
 		NewSplitter: func() chat.Splitter { return markdown.NewSplitter(markdown.Render) },
-		Limits:      chat.Limits{PendingTimeout: cfg.Turn.PendingTimeout, TurnDeadline: cfg.Turn.Deadline},
+		Limits: chat.Limits{
+			PendingTimeout: cfg.Turn.PendingTimeout, TurnDeadline: cfg.Turn.Deadline, DeadlineWarning: cfg.Turn.DeadlineWarning,
+			OrgConcurrentTurns: cfg.Limits.OrgConcurrentTurns, MemberConcurrentTurns: cfg.Limits.MemberConcurrentTurns,
+		},
+		PublicURL: strings.TrimSuffix(public.String(), "/"), Prices: cfg.Billing.of,
+		Metrics: g.metrics.Registerer(), Tracer: g.tracing.tracer(),
 	})
 	g.hosts = hosts.New(hosts.Options{Ledger: g.chat, Catalogs: g.routes, Logger: log, RouteMaxWait: cfg.Route.MaxWait})
 	g.hosts.Register(hosts.Host{ID: host.target, TargetRef: host.target, Embedded: true})
@@ -84,20 +112,23 @@ func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url
 		Chat: g.chat, Routes: g.routes, Bus: fan, Authenticate: gate.Authenticate, CheckOrigin: gate.CheckOrigin,
 		Account: g.accounts.Account, Touch: g.accounts.Touch, Admin: dashboard, Epoch: epoch, Logger: log,
 	})
-	metrics, err := httpd.NewRegistry(programVersion(), httpd.Gauges{
-		SocketsOpen:  func() int { return g.socket.Stats().Sessions },
-		TurnsByState: g.store.LiveTurns,
-		HostsOnline:  g.hostsOnline,
-	}, log)
-	if err != nil {
-		return err
-	}
 	g.server, err = httpd.New(httpd.Config{
 		Gate: gate, Accounts: g.accounts, Chats: g.chat, Dashboard: dashboard, Socket: g.socket,
-		Metrics: metrics, Checks: g.checks(), Logger: log,
+		API:     httpd.APIConfig{Chat: g.chat, Models: g.routes, Bus: fan},
+		Metrics: g.metrics, Checks: g.checks(), Logger: log,
 		Version: programVersion(), StaticDir: staticDir,
 	})
 	return err
+}
+
+// promote starts turns that had to wait, once an org may run more of them. Should it
+// fail, the chat's own sweep does it within seconds.
+func (g *gatewayParts) promote(log *slog.Logger) func(context.Context, string) {
+	return func(ctx context.Context, orgID string) {
+		if err := g.chat.Promote(context.WithoutCancel(ctx), orgID); err != nil {
+			log.WarnContext(ctx, "turns that wait for an org were not started", "error", err)
+		}
+	}
 }
 
 // close ends what is open; the chat first, since it writes until it is stopped.
@@ -108,6 +139,7 @@ func (g *gatewayParts) close() error {
 	if g.chat != nil {
 		g.chat.Stop()
 	}
+	g.tracing.close()
 	if g.store == nil {
 		return nil
 	}
