@@ -26,7 +26,7 @@ build: ## build bin/fairlead
 test: setup check-generated lint unit browser vuln ## set up what is needed and run everything
 
 unit: ## Go tests with the race detector, black-box tests, JavaScript unit tests and types
-	$(GO) test -race -timeout 20m ./...
+	TEST_POSTGRES=required $(GO) test -race -timeout 20m ./...
 	npm run --silent test:unit
 	npm run --silent test:types
 
@@ -55,9 +55,10 @@ vuln: ## govulncheck; where its database is out of reach it says so and passes
 
 setup: setup-apt setup-go setup-npm ## install what the tests need (apt, Go modules, npm)
 
-setup-apt: # a C compiler for the race detector, a browser
+setup-apt: # a C compiler for the race detector, a browser, a PostgreSQL that tests start by themselves
 	@missing=; command -v gcc >/dev/null || missing="gcc libc6-dev"; \
 	[ -x $(BROWSER) ] || missing="$$missing chromium"; \
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
 	[ -z "$$missing" ] || { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq $$missing; }
 
 setup-go:

@@ -160,7 +160,7 @@ func (p *Place) Waiters(ctx context.Context) (n int, err error) {
 // AwaitWaiters returns once n updates wait (see Waiters), or fails the test.
 func (p *Place) AwaitWaiters(t testing.TB, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
 		got, err := p.Waiters(ctx)
