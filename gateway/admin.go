@@ -71,5 +71,9 @@ type AdminQueueItem struct {
 	AccountID string `json:"accountId"`
 	Mode      Mode   `json:"mode"`
 	Position  int    `json:"position"`
-	CreatedAt Time   `json:"createdAt"`
+	// Delivery is reserved or held on a steer that was handed to the host of the
+	// turn TurnID and has no answer yet.
+	Delivery  DeliveryState `json:"delivery,omitempty"`
+	TurnID    string        `json:"turnId,omitempty"`
+	CreatedAt Time          `json:"createdAt"`
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/fairlead/fairlead/views/admin"
 )
 
-// TurnBoard gives bindings and turns; *chat.Service is one.
+// TurnBoard gives bindings, turns and waiting messages; *chat.Service is one.
 type TurnBoard interface {
 	AdminBindings(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminBinding], error)
 	AdminTurns(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminTurn], error)
+	AdminQueue(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminQueueItem], error)
 }
 
 // HostBoard gives hosts; *hosts.Registry is one.
@@ -47,7 +48,7 @@ type Dashboard struct {
 
 var _ socket.AdminViews = (*Dashboard)(nil)
 
-// boardRows is how many bindings and turns the page shows.
+// boardRows is how many bindings, turns and messages the page shows.
 const boardRows = 100
 
 func (d *Dashboard) complete() bool {
@@ -98,6 +99,8 @@ func (d *Dashboard) rows(ctx context.Context, actor gateway.Actor, view string, 
 		return asRows(d.bindingRows(ctx, actor, n, filter))
 	case admin.ViewTurns:
 		return asRows(d.turnRows(ctx, actor, n, filter))
+	case admin.ViewQueue:
+		return asRows(d.queueRows(ctx, actor, n, filter))
 	}
 	return nil, wire.NewError(wire.CodeNotFound, "There is no such view.")
 }
@@ -122,6 +125,9 @@ func (d *Dashboard) fill(ctx context.Context, actor gateway.Actor, p *admin.Page
 	}
 	newest := gateway.Page{Limit: boardRows}
 	if p.Bindings, err = d.bindingRows(ctx, actor, n, newest); err != nil {
+		return err
+	}
+	if p.Queue, err = d.queueRows(ctx, actor, n, newest); err != nil {
 		return err
 	}
 	p.Turns, err = d.turnRows(ctx, actor, n, newest)
@@ -187,6 +193,21 @@ func (d *Dashboard) turnRows(ctx context.Context, actor gateway.Actor, n names, 
 	rows := make([]admin.TurnRow, len(list.Rows))
 	for i, t := range list.Rows {
 		rows[i] = newTurnRow(t, n)
+	}
+	return rows, nil
+}
+
+func (d *Dashboard) queueRows(ctx context.Context, actor gateway.Actor, n names, page gateway.Page) ([]admin.QueueRow, error) {
+	list, err := d.Turns.AdminQueue(ctx, actor, page)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]admin.QueueRow, len(list.Rows))
+	for i, q := range list.Rows {
+		rows[i] = admin.QueueRow{
+			OriginID: q.OriginID, ThreadID: q.ThreadID, Account: n.accounts[q.AccountID], Position: q.Position,
+			Steer: q.Mode == gateway.ModeSteer, Delivery: string(q.Delivery), TurnID: q.TurnID, CreatedAt: q.CreatedAt.Time,
+		}
 	}
 	return rows, nil
 }

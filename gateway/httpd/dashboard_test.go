@@ -20,7 +20,7 @@ func TestDashboardPatchesAreTheRowsOfThePage(t *testing.T) {
 	b.people(t)
 	page := b.as(t, adminEmail).get("/admin").body
 	actor := accounts.Operator()
-	for _, view := range []string{admin.ViewBindings, admin.ViewTurns, admin.ViewRoutes, admin.ViewHosts} {
+	for _, view := range []string{admin.ViewBindings, admin.ViewTurns, admin.ViewQueue, admin.ViewRoutes, admin.ViewHosts} {
 		patches, err := b.dashboard().Render(t.Context(), actor, view, gateway.Page{})
 		if err != nil || len(patches) != 1 {
 			t.Fatalf("%s: %v, %v", view, patches, err)

@@ -296,6 +296,10 @@ func (board) AdminTurns(context.Context, gateway.Actor, gateway.Page) (gateway.R
 	return gateway.Rows[gateway.AdminTurn]{Rows: []gateway.AdminTurn{{TurnID: "turn-7", HostID: "h1", Status: gateway.TurnRunning}}}, nil
 }
 
+func (board) AdminQueue(context.Context, gateway.Actor, gateway.Page) (gateway.Rows[gateway.AdminQueueItem], error) {
+	return gateway.Rows[gateway.AdminQueueItem]{Rows: []gateway.AdminQueueItem{{OriginID: "message-7", Mode: gateway.ModeSteer, Position: 1}}}, nil
+}
+
 func (board) AdminHosts(context.Context, gateway.Actor) ([]gateway.AdminHost, error) {
 	return []gateway.AdminHost{{HostID: "h1", Name: "Embedded host", State: gateway.HostOnline}}, nil
 }

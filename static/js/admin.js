@@ -9,7 +9,7 @@ import { refreshTimes } from './time.js';
 
 /** @typedef {{view: string, target: string, op: string, html?: string}} Patch */
 
-const VIEWS = ['turns', 'bindings', 'routes', 'hosts'];
+const VIEWS = ['turns', 'queue', 'bindings', 'routes', 'hosts'];
 
 const boot = JSON.parse(byId('boot').textContent ?? '{}');
 

@@ -23,6 +23,7 @@ import (
 const (
 	ViewBindings = "bindings"
 	ViewTurns    = "turns"
+	ViewQueue    = "queue"
 	ViewRoutes   = "routes"
 	ViewHosts    = "hosts"
 )
@@ -40,9 +41,10 @@ type Page struct {
 	LogoutPath string
 	Bindings   []BindingRow
 	Turns      []TurnRow
+	Queue      []QueueRow
 	Routes     []RouteRow
 	Hosts      []HostRow
-	// Limit is how many bindings and turns are shown at most; 0 leaves the note
+	// Limit is how many bindings, turns and messages are shown at most; 0 leaves the note
 	// out.
 	Limit int
 }
@@ -98,6 +100,26 @@ type TurnRow struct {
 
 // ElementID is the id of the row's element.
 func (r TurnRow) ElementID() string { return "turn-" + r.TurnID }
+
+// QueueRow is one message that waits in its thread, or for the answer of the host
+// that it was handed to as a steer.
+type QueueRow struct {
+	// OriginID is the id under which its writer sent it; it stays when the message
+	// is put elsewhere.
+	OriginID              string
+	ThreadID, ThreadTitle string
+	Account               string
+	// Position counts from 1 within the thread.
+	Position int
+	// Steer tells that it is for the running turn; Delivery is reserved or held
+	// once it was handed to the host of the turn TurnID.
+	Steer            bool
+	Delivery, TurnID string
+	CreatedAt        time.Time
+}
+
+// ElementID is the id of the row's element.
+func (r QueueRow) ElementID() string { return "queued-" + r.OriginID }
 
 // RouteRow is one catalog entry: a model that a provider of a host serves.
 type RouteRow struct {

@@ -38,10 +38,11 @@ func TestRows_AreTheFragmentsOfThePage(t *testing.T) {
 	at := time.UnixMilli(1_795_000_000_000)
 	turn := admin.TurnRow{TurnID: "t1", Status: "running", ThreadTitle: "A", Model: "demo", CreatedAt: at}
 	binding := admin.BindingRow{BindingID: "b1", Model: "demo", UpdatedAt: at}
+	queued := admin.QueueRow{OriginID: "q1", Steer: true, Position: 2, CreatedAt: at}
 	route := admin.RouteRow{HostID: "h", ProviderID: "p", Model: "m/x", Ready: true}
 	host := admin.HostRow{HostID: "h1", Name: "study", State: "online"}
 	page := parse(t, admin.Page{
-		Site: views.Site{}, Turns: []admin.TurnRow{turn}, Bindings: []admin.BindingRow{binding},
+		Site: views.Site{}, Turns: []admin.TurnRow{turn}, Queue: []admin.QueueRow{queued}, Bindings: []admin.BindingRow{binding},
 		Routes: []admin.RouteRow{route}, Hosts: []admin.HostRow{host},
 	}.View())
 	for _, row := range []struct {
@@ -49,6 +50,7 @@ func TestRows_AreTheFragmentsOfThePage(t *testing.T) {
 		alone    templ.Component
 	}{
 		{admin.ViewTurns, turn.ElementID(), turn.View()},
+		{admin.ViewQueue, queued.ElementID(), queued.View()},
 		{admin.ViewBindings, binding.ElementID(), binding.View()},
 		{admin.ViewRoutes, route.ElementID(), route.View()},
 		{admin.ViewHosts, host.ElementID(), host.View()},
@@ -58,6 +60,21 @@ func TestRows_AreTheFragmentsOfThePage(t *testing.T) {
 		alone, _ := goquery.OuterHtml(parse(t, row.alone).Find("tr"))
 		if onPage == "" || onPage != alone {
 			t.Errorf("%s: on the page\n%s\nalone\n%s", row.view, onPage, alone)
+		}
+	}
+}
+
+func TestQueueRow_SaysWhereTheMessageIs(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_795_000_000_000)
+	for want, row := range map[string]admin.QueueRow{
+		"waits": {}, "steer": {Steer: true}, "handed over": {Steer: true, Delivery: "reserved", TurnID: "t1"},
+		"held": {Steer: true, Delivery: "held", TurnID: "t1"},
+	} {
+		row.OriginID, row.Position, row.CreatedAt = "q1", 3, at
+		text := strings.Join(strings.Fields(parse(t, row.View()).Find("tr").Text()), " ")
+		if !strings.HasPrefix(text, want) || !strings.Contains(text, "3") || row.TurnID != "" && !strings.Contains(text, "turn t1") {
+			t.Errorf("%s: %q", want, text)
 		}
 	}
 }

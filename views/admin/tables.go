@@ -22,6 +22,15 @@ func turnsTable(limit int) tableModel {
 	}
 }
 
+func queueTable(limit int) tableModel {
+	return tableModel{
+		View: ViewQueue, Title: "Waiting messages", Note: limitNote(limit),
+		About:   "Messages that wait for their turn, and steers on their way into one. Turns that wait for the org stand above, as queued.",
+		Empty:   "Nothing waits.",
+		Columns: []string{"State", "Message", "Thread", "Place", "Sent"},
+	}
+}
+
 func bindingsTable(limit int) tableModel {
 	return tableModel{
 		View: ViewBindings, Title: "Bindings", Note: limitNote(limit),
@@ -74,6 +83,18 @@ func (r TurnRow) bytes() string {
 		return ""
 	}
 	return strconv.FormatInt(r.Bytes, 10) + " bytes"
+}
+
+func (r QueueRow) state() views.State {
+	switch {
+	case r.Delivery == "held":
+		return views.State{Tone: views.ToneStopped, Word: "held"}
+	case r.Delivery != "":
+		return views.State{Tone: views.ToneRunning, Word: "handed over"}
+	case r.Steer:
+		return views.State{Tone: views.ToneQueued, Word: "steer"}
+	}
+	return views.State{Tone: views.ToneQueued, Word: "waits"}
 }
 
 func (r BindingRow) reservations() string {
