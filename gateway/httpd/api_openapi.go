@@ -156,17 +156,17 @@ func (d *describer) body(op *operation, request object) object {
 		schema["required"] = required
 	}
 	media := object{"schema": schema}
-	if shown := d.shown(op, func(e example) any { return e.Body }, 0); len(shown) > 0 {
+	if shown := d.shown(op, func(e example) any { return e.Body }, op.status); len(shown) > 0 {
 		media["examples"] = shown
 	}
 	return object{"required": len(required) > 0, "content": object{"application/json": media}}
 }
 
-// shown are the examples of an operation, or of one of its statuses.
+// shown are the examples of an operation that were answered with a status.
 func (d *describer) shown(op *operation, part func(example) any, status int) object {
 	shown := object{}
 	for _, e := range d.examples {
-		if v := part(e); e.Operation == op.id && v != nil && (status == 0 || e.Status == status) {
+		if v := part(e); e.Operation == op.id && v != nil && e.Status == status {
 			shown[strings.ReplaceAll(e.Name, " ", "-")] = object{"summary": e.Name, "value": v}
 		}
 	}

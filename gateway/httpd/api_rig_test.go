@@ -118,6 +118,9 @@ func (p *program) other(t *testing.T, email string) *program { return p.b.progra
 func (p *program) stranger(t *testing.T) *program {
 	t.Helper()
 	const email = "eve@example.com"
+	if _, err := p.b.accounts.CreateOrg(t.Context(), accounts.Operator(), "Elsewhere"); err != nil {
+		t.Fatal(err)
+	}
 	_, err := p.b.accounts.CreateUser(t.Context(), accounts.Operator(), accounts.NewUser{
 		Name: "Eve", Email: email, Password: password, Role: gateway.RoleAdmin, Org: "Elsewhere",
 	})

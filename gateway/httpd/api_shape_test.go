@@ -168,7 +168,7 @@ func TestF18_ACookieActsForPagesOfThisSiteAlone(t *testing.T) {
 	p := b.program(t, memberEmail)
 	r := p.call("POST", "/threads", fields{}, "Origin", "https://editor.example", "Sec-Fetch-Site", "cross-site")
 	want[gateway.CreateThreadReply](t, r, 201)
-	refused(t, b.program(t, memberEmail, gateway.ScopeAdmin).get("/threads"), 403, wire.CodeForbidden)
+	refused(t, b.program(t, adminEmail, gateway.ScopeAdmin).get("/threads"), 403, wire.CodeForbidden)
 }
 
 func TestAPI_EachCredentialHasItsShare(t *testing.T) {

@@ -37,3 +37,6 @@ func (g *Gate) SessionCookie(t testing.TB, secret string) *http.Cookie {
 	}
 	return w.Result().Cookies()[0]
 }
+
+// FieldWords is fieldWords.
+var FieldWords = fieldWords
