@@ -98,7 +98,7 @@ func (s *Service) interrupt(ctx context.Context, u *unit, actor gateway.Actor, r
 	case t.Interrupted:
 		return reply, nil
 	}
-	return reply, wire.NewError(gateway.CodeTurnNotActive, "This turn has ended already.")
+	return reply, errTurnNotActive()
 }
 
 // interruptTurn cancels a turn that is not final, for its owner. The caller holds
@@ -117,5 +117,45 @@ func (s *Service) interruptTurn(ctx context.Context, u *unit, t gateway.TurnRow,
 		return err
 	}
 	t.Interrupted = true
-	return s.settle(ctx, u, t, ending{cause: causeInterrupted, reason: "interrupted"}, answer{}, kept)
+	var text answer
+	if lt := s.lives.turn(t.ID); lt != nil {
+		text = lt.shown()
+	}
+	return s.settle(ctx, u, t, ending{cause: causeInterrupted, reason: "interrupted"}, text, kept)
+}
+
+// CancelTurn stops a turn without an event of its owner's in the log (SQ20, SQ23):
+// its text so far and turn.cancelled are all that is appended. Cancelling again is
+// answered alike.
+//
+// Errors: not_found, turn_not_active (the turn ended otherwise).
+func (s *Service) CancelTurn(ctx context.Context, actor gateway.Actor, req gateway.TurnRequest) (gateway.SendReply, error) {
+	reply := gateway.SendReply{Disposition: gateway.DispositionInterrupted}
+	err := s.store.View(ctx, func(tx gateway.ChatTx) error {
+		t, err := tx.Turn(ctx, req.TurnID)
+		if err != nil {
+			return missing(err)
+		}
+		reply.ThreadID = t.ThreadID
+		_, err = ownThread(ctx, tx, actor, t.ThreadID)
+		return err
+	})
+	if err != nil {
+		return gateway.SendReply{}, err
+	}
+	end := ending{cause: causeCancelled, reason: "cancelled"}
+	err = s.endTurn(ctx, req.TurnID, end, func(_ *unit, t gateway.TurnRow) error {
+		if t.Status.Final() && t.Status != gateway.TurnCancelled {
+			return errTurnNotActive()
+		}
+		return nil
+	})
+	if err != nil {
+		return gateway.SendReply{}, err
+	}
+	return reply, nil
+}
+
+func errTurnNotActive() error {
+	return wire.NewError(gateway.CodeTurnNotActive, "This turn has ended already.")
 }

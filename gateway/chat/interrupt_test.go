@@ -273,7 +273,7 @@ func TestNoDeltaFollowsTheTerminalEvent(t *testing.T) {
 	r.stop(th, turnID)
 	<-done
 	shown, over := 0, false
-	for _, p := range r.bus.Pushes(gateway.ThreadTopic(th)) {
+	for _, p := range r.published(gateway.ThreadTopic(th)) {
 		switch {
 		case p.Type == "turn.delta" && over:
 			t.Fatal("a delta was published after turn.cancelled")

@@ -185,6 +185,7 @@ func TestF01_ASubscriptionGoesOnExactlyWhereTheReplyEnds(t *testing.T) {
 	wg.Wait()
 	r.until("envelopes are durable", r.host.Settled)
 	r.wantTurn(th, "next")
+	r.until("all is told", r.Told)
 	log := r.events(th)
 	for i, v := range views {
 		v.cancel()
@@ -229,7 +230,7 @@ func TestHTML_OnlyForSessionsThatAsk(t *testing.T) {
 	})
 	th, turnID := r.streaming("hello", "one\ntw", "o\nthree")
 	topic := gateway.ThreadTopic(th)
-	blocks := r.bus.Pushes(topic, "turn.block")
+	blocks := r.published(topic, "turn.block")
 	if len(blocks) != 2 || blocks[1].Raw != nil || !strings.Contains(string(blocks[1].RawHTML), `"from":4,"to":8,"html":"<p>two`) {
 		t.Fatalf("blocks %+v", blocks)
 	}
@@ -245,7 +246,7 @@ func TestHTML_OnlyForSessionsThatAsk(t *testing.T) {
 		t.Fatal("blocks although nobody asked")
 	}
 	r.end(turnID, gatewaytest.Completed())
-	push := r.bus.Pushes(topic, "thread.events")[0]
+	push := r.published(topic, "thread.events")[0]
 	if strings.Contains(string(push.Raw), `"html"`) || !strings.Contains(string(push.RawHTML), `"html":"<article>one`) {
 		t.Fatalf("push %s | %s", push.Raw, push.RawHTML)
 	}
@@ -384,7 +385,7 @@ func TestThreads_ListFeedAndRead(t *testing.T) {
 		if end.LatestSeq != reply.LatestSeq || len(end.Events) != 0 {
 			t.Fatalf("end %s", asJSON(t, end))
 		}
-		last := r.bus.Pushes(gateway.AccountTopic(ann.AccountID))
+		last := r.published(gateway.AccountTopic(ann.AccountID))
 		if p := last[len(last)-1]; p.LastSeq != reply.LatestSeq || !strings.Contains(string(p.Raw), `"deleted"`) {
 			t.Fatalf("push %s", p.Raw)
 		}
@@ -426,6 +427,6 @@ func TestAdmin_ReadOutsAreOfTheOrgAndWithoutText(t *testing.T) {
 		t.Fatalf("page %s", asJSON(t, page))
 	}
 	r.until("the admins are told of the last change", func() bool {
-		return len(r.bus.Pushes(gateway.AdminTopic(ann.OrgID))) >= 2
+		return len(r.published(gateway.AdminTopic(ann.OrgID))) >= 2
 	})
 }

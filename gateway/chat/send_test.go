@@ -117,7 +117,7 @@ func TestSend_RefusesWhatHasNoMeaning(t *testing.T) {
 		change     func(*gateway.SendRequest)
 		path, rule string
 	}{
-		{"mode steer is not offered yet", mode(gateway.ModeSteer), "mode", "enum"},
+		{"another mode", mode("never"), "mode", "enum"},
 		{"both thread ids", func(q *gateway.SendRequest) { q.ThreadID, q.ClientThreadID = id(), id() }, "clientThreadId", "unknown"},
 		{"no document", func(q *gateway.SendRequest) { q.UserMessage = gateway.UserMessage{} }, "userMessage.parts", "required"},
 		{"another version", func(q *gateway.SendRequest) { q.UserMessage.Version = 2 }, "userMessage.version", "enum"},

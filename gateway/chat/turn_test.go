@@ -72,7 +72,7 @@ func TestTurn_FailureKeepsWhatWasShown(t *testing.T) {
 			th, turnID := r.streaming("hello", "half")
 			r.end(turnID, c.end)
 			r.wantLog(th, "input:hello start:hello "+c.after)
-			turn, retracts := r.turn(turnID), len(r.bus.Pushes(gateway.ThreadTopic(th), "turn.retract"))
+			turn, retracts := r.turn(turnID), len(r.published(gateway.ThreadTopic(th), "turn.retract"))
 			if incomplete := turn.Error == wire.CodeModelOutputIncomplete; incomplete != (turn.Partial != nil && *turn.Partial == "half") || incomplete != (retracts == 1) {
 				t.Fatalf("turn %s, %d retracts", asJSON(t, turn), retracts)
 			}
@@ -221,7 +221,7 @@ func TestF01_OffsetsStandForTheSameByteAcrossARestart(t *testing.T) {
 	}
 	r.host.Say(r.runOf(turnID), "second half")
 	r.deliver()
-	pushes := r.bus.Pushes(gateway.ThreadTopic(th), "turn.delta")
+	pushes := r.published(gateway.ThreadTopic(th), "turn.delta")
 	if len(pushes) != 1 || pushes[0].Offset != 12 || pushes[0].Text != "second half" {
 		t.Fatalf("pushes %+v", pushes)
 	}
@@ -238,7 +238,7 @@ func TestRH42_TheCursorMovesOnlyAfterTheText(t *testing.T) {
 	gate.shut()
 	r.host.Say(run, "shown at once")
 	r.must(r.host.Deliver(r.ctx, r.Service, -1))
-	if n := len(r.bus.Pushes(gateway.ThreadTopic(th), "turn.delta")); n != 1 {
+	if n := len(r.published(gateway.ThreadTopic(th), "turn.delta")); n != 1 {
 		t.Fatalf("%d deltas were published before the store answered", n)
 	}
 	if r.host.Settled() {
@@ -265,7 +265,7 @@ func TestPendingTimeout_HostOffline(t *testing.T) {
 	if open.Turn == nil || open.Turn.Status != gateway.TurnPending || open.Turn.Reason != "host_offline" {
 		t.Fatalf("turn %s", asJSON(t, open.Turn))
 	}
-	states := r.bus.Pushes(gateway.ThreadTopic(reply.ThreadID), "turn.state")
+	states := r.published(gateway.ThreadTopic(reply.ThreadID), "turn.state")
 	if last := string(states[len(states)-1].Raw); !strings.Contains(last, `"reason":"host_offline"`) {
 		t.Fatalf("state %s", last)
 	}
