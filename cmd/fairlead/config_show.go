@@ -64,6 +64,9 @@ func plain(v reflect.Value) any {
 	if d, ok := v.Interface().(time.Duration); ok {
 		return trimDuration(d)
 	}
+	if u, ok := v.Interface().(databaseURL); ok {
+		return u.String()
+	}
 	if v.Kind() == reflect.Slice && v.IsNil() {
 		return []string{}
 	}
