@@ -1,9 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 const BINARY = process.env.E2E_BINARY ?? fileURLToPath(new URL('../bin/fairlead', import.meta.url));
 
@@ -37,6 +38,12 @@ export class Server {
     child.stderr?.on('data', hear);
     this.url = (await this.find(/listening on (http:\S+)/)).replace(/\/$/, '');
     this.setupLink ||= await this.find(/(http:\S+\/setup\?\S+)/);
+  }
+
+  /** Runs a command of the program over the same folder, beside the server. */
+  async run(...command: string[]): Promise<string> {
+    const { stdout } = await promisify(execFile)(BINARY, [...command, '--data-dir', this.dir, ...this.flags]);
+    return stdout;
   }
 
   /** Waits for a line of the server's output. */

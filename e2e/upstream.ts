@@ -1,7 +1,10 @@
-import { writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { type Chat, expect, setUp, test } from './fixtures.ts';
+import { Server } from './server.ts';
 
 /**
  * A provider whose answers last as long as the test wants. "count to 5" is answered
@@ -25,11 +28,11 @@ export class Upstream {
   }
 
   /** A settings file whose one model is this provider's. */
-  settings(folder: string, more = ''): string {
+  settings(folder: string): string {
     const { port } = this.server.address() as AddressInfo;
     process.env.E2E_KEY = 'sk-upstream';
     const file = join(folder, 'settings.yaml');
-    writeFileSync(file, `${more}
+    writeFileSync(file, `
 host:
   providers:
     - {id: counter, key: counter, name: Counter, api: openai-chat, base_url: "http://127.0.0.1:${port}/v1", api_key_env: E2E_KEY, models: [{id: counter}]}
@@ -73,4 +76,33 @@ host:
     this.running.add(stop);
     response.on('close', stop);
   }
+}
+
+/** A test over an installation whose one model is such a provider's. */
+export const counterTest = test.extend<object, { upstream: Upstream }>({
+  upstream: [async ({}, use) => {
+    const upstream = await Upstream.start();
+    await use(upstream);
+    await upstream.close();
+  }, { scope: 'worker' }],
+
+  installation: [async ({ browser, upstream }, use) => {
+    const folder = mkdtempSync(join(tmpdir(), 'fairlead-e2e-settings-'));
+    const server = await Server.fresh('--config', upstream.settings(folder));
+    const context = await browser.newContext();
+    await setUp(await context.newPage(), server);
+    const state = await context.storageState();
+    await context.close();
+    await use({ server, state });
+    await server.dispose();
+    rmSync(folder, { recursive: true, force: true });
+  }, { scope: 'worker' }],
+});
+
+/** Starts an answer that goes on until it is ended. */
+export async function running(chat: Chat): Promise<void> {
+  await chat.open();
+  await chat.say('count on');
+  await expect(chat.last).toHaveAttribute('data-status', 'running');
+  await expect(chat.last).toContainText('1 2 3 4 5');
 }

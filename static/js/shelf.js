@@ -12,8 +12,8 @@ import { flash } from './prose.js';
 
 export class Shelf {
   /**
-   * @param {Store} store what every tab sees: recalled texts
-   * @param {Store} tab what this tab alone sees: edits under way
+   * @param {Store} store what every tab sees: texts that came back
+   * @param {Store} tab what this tab alone sees: recalls and edits under way
    * @param {Composer} composer
    */
   constructor(store, tab, composer) {
@@ -28,20 +28,20 @@ export class Shelf {
   /** A recall is asked for. @param {string} threadId @param {string} id @param {string} text */
   ask(threadId, id, text) {
     this.asked.add(id);
-    this.put(this.store, threadId, { id, text, state: 'asked' });
+    this.put(this.tab, threadId, { id, text, state: 'asked' });
   }
 
   /** It was refused. @param {string} threadId @param {string} id */
   stays(threadId, id) {
     this.asked.delete(id);
-    this.drop(this.store, threadId, id);
+    this.drop(this.tab, threadId, id);
   }
 
   /** A text came back: into the box if that is free. @param {string} threadId @param {string} id @param {string} text */
   back(threadId, id, text) {
     this.asked.delete(id);
+    this.drop(this.tab, threadId, id);
     if (this.composer.threadId === threadId && !this.composer.box.value.trim()) {
-      this.drop(this.store, threadId, id);
       this.composer.putBack(text);
       return;
     }
@@ -57,7 +57,7 @@ export class Shelf {
 
   /** @param {string} threadId @param {string} id */
   edit(threadId, id) {
-    return this.tab.kept(threadId).find((one) => one.id === id)?.text ?? null;
+    return this.tab.kept(threadId).find((one) => one.id === id && one.state === 'edit')?.text ?? null;
   }
 
   /**
@@ -68,19 +68,13 @@ export class Shelf {
    * @returns {boolean} whether an edit came too late
    */
   settle(threadId, fate) {
-    for (const { id, text, state } of this.store.kept(threadId)) {
-      if (state !== 'asked' || this.asked.has(id)) continue;
-      const end = fate(id);
-      if (end === 'recalled') this.back(threadId, id, text);
-      else if (end !== 'unknown') this.drop(this.store, threadId, id);
-    }
     let late = false;
-    for (const { id, text } of this.tab.kept(threadId)) {
+    for (const { id, text, state } of this.tab.kept(threadId)) {
       const end = fate(id);
-      if (end === 'waiting' || end === 'unknown') continue;
-      this.drop(this.tab, threadId, id);
-      this.back(threadId, id, text);
-      late = true;
+      if (end === 'unknown' || end === 'waiting' || this.asked.has(id)) continue;
+      if (state === 'edit' || end === 'recalled') this.back(threadId, id, text);
+      else this.drop(this.tab, threadId, id);
+      late ||= state === 'edit';
     }
     return late;
   }

@@ -245,7 +245,7 @@ function drawRefusal(item, actions) {
   const { cause, cure } = explain(item.error);
   const box = h('div', { class: 'ask refused', 'data-testid': 'refusal' });
   if (item.kind === 'refused') box.append(h('div', { class: 'bubble' }, item.text));
-  const guidance = h('div', { class: 'guidance', 'data-testid': 'guidance' }, h('b', {}, cause), ' ');
+  const guidance = h('div', { class: 'guidance', 'data-testid': 'guidance' }, h('b', {}, item.guidance ? 'Not answered.' : cause), ' ');
   if (item.guidance?.html) guidance.append(prose(item.guidance.html));
   else guidance.append(item.guidance ? linked(item.guidance.content) : cure);
   box.append(guidance);

@@ -49,7 +49,7 @@ function describe(turn) {
   for (const moment of turn.timeline ?? []) {
     const ms = new Date(moment.at).getTime() - start;
     list.append(h('li', {}, h('span', { class: 'at' }, ms <= 0 ? '0 ms' : `+${span(ms)}`), h('i', {}),
-      h('div', {}, stageOf(moment.stage), moment.detail ? h('small', {}, moment.detail) : null)));
+      h('div', {}, stageOf(moment), moment.detail && moment.stage !== 'steered' ? h('small', {}, moment.detail) : null)));
   }
   /** @type {Node[]} */
   const parts = [facts, list, ...usage(turn)];
@@ -91,17 +91,24 @@ function usage(turn) {
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'What'), h('th', { scope: 'col' }, 'Quantity'), paid && h('th', { scope: 'col' }, 'Credits'))), body)];
 }
 
-/** The words for stages whose name alone would not tell. @type {Record<string, string>} */
+/** The moments of a turn in plain words. @type {Record<string, string>} */
 const STAGES = {
-  org_queued: 'Waits for a free place in the organisation',
-  org_promoted: 'A place became free',
-  steered: 'A message joined the answer',
-  deadline: 'The model was told that its time is nearly up',
+  queued: 'Put in line',
+  org_queued: 'Waits for a free place in your organisation',
+  dequeued: 'A place became free',
+  claimed: 'Taken from the line',
+  sent: 'Sent to the host',
+  running: 'The host works on it',
+  first_text: 'First words',
+  'steered:message': 'A message joined the answer',
+  'steered:deadline': 'The model was told that its time is nearly up',
+  released: 'The host is done with it',
 };
 
-/** @param {string} stage */
-function stageOf(stage) {
-  if (STAGES[stage]) return STAGES[stage];
+/** @param {import('./wire.js').Moment} moment */
+function stageOf({ stage, detail }) {
+  const known = STAGES[stage] ?? STAGES[`${stage}:${detail}`];
+  if (known) return known;
   const words = stage.replaceAll(/[._]/g, ' ');
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
