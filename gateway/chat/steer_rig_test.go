@@ -138,9 +138,19 @@ func (r *rig) eventsOf(threadID string, kind gateway.EventType) (list []gateway.
 	return list
 }
 
-// pushesOf counts the pushes of a thread that hold an event.
-func (r *rig) pushes(threadID string) int {
-	return len(r.bus.Pushes(gateway.ThreadTopic(threadID), "thread.events"))
+// pushesOf counts the pushes that hold an event, of which there must be one.
+func (r *rig) pushesOf(threadID string, e gateway.Event) (n int) {
+	r.Helper()
+	r.until("the event is pushed", func() bool {
+		n = 0
+		for _, p := range r.bus.Pushes(gateway.ThreadTopic(threadID), "thread.events") {
+			if p.FirstSeq <= e.SeqID && e.SeqID <= p.LastSeq {
+				n++
+			}
+		}
+		return n > 0
+	})
+	return n
 }
 
 func (r *rig) recall(threadID, eventID string) error {
