@@ -32,24 +32,30 @@ func scanLoad(r rowScanner) (l gateway.Load, err error) {
 	return l, r.Scan(&l.OrgActive, &l.MemberActive, &l.OrgQueued, &l.OrgStarted, &l.MemberStarted)
 }
 
-func (tx chatTx) Load(ctx context.Context, orgID, accountID string, since int64) (gateway.Load, error) {
-	return one("count turns", tx.QueryRow(ctx, `
+// loadQuery counts in indexes that hold what it counts and nothing else.
+const loadQuery = `
 		SELECT
 			(SELECT COUNT(*) FROM turns WHERE org_id = ? AND status IN ('pending', 'running')),
 			(SELECT COUNT(*) FROM turns WHERE org_id = ? AND account_id = ? AND status IN ('pending', 'running')),
 			(SELECT COUNT(*) FROM turns WHERE org_id = ? AND status = 'queued'),
 			(SELECT COUNT(*) FROM turns WHERE org_id = ? AND created_at >= ?),
-			(SELECT COUNT(*) FROM turns WHERE account_id = ? AND created_at >= ?)`,
+			(SELECT COUNT(*) FROM turns WHERE account_id = ? AND created_at >= ?)`
+
+func (tx chatTx) Load(ctx context.Context, orgID, accountID string, since int64) (gateway.Load, error) {
+	return one("count turns", tx.QueryRow(ctx, loadQuery,
 		orgID, orgID, accountID, orgID, orgID, since, accountID, since), scanLoad)
 }
 
+const queuedTurns = turnQuery + ` WHERE org_id = ? AND status = 'queued' ORDER BY created_at, id LIMIT ?`
+
 func (tx chatTx) QueuedTurns(ctx context.Context, orgID string, limit int) ([]gateway.TurnRow, error) {
-	return many(ctx, tx, "list queued turns", scanTurn, turnQuery+`
-		WHERE org_id = ? AND status = 'queued' ORDER BY created_at, id LIMIT ?`, orgID, limit)
+	return many(ctx, tx, "list queued turns", scanTurn, queuedTurns, orgID, limit)
 }
 
+const waitingOrgs = `SELECT DISTINCT org_id FROM turns WHERE status = 'queued'`
+
 func (tx chatTx) WaitingOrgs(ctx context.Context) ([]string, error) {
-	return many(ctx, tx, "list waiting orgs", scanText, `SELECT DISTINCT org_id FROM turns WHERE status = 'queued'`)
+	return many(ctx, tx, "list waiting orgs", scanText, waitingOrgs)
 }
 
 func (tx chatTx) Charge(ctx context.Context, rows []gateway.ChargeRow) error {
@@ -80,8 +86,10 @@ func scanCharge(r rowScanner) (c gateway.ChargeRow, err error) {
 		&c.Quantity, &c.Credits, &c.CreatedAt)
 }
 
+const chargesQuery = `
+	SELECT id, org_id, account_id, turn_id, provider, model, response_id, category, quantity, credits, created_at
+	FROM charges WHERE turn_id = ? ORDER BY category, response_id`
+
 func (tx chatTx) Charges(ctx context.Context, turnID string) ([]gateway.ChargeRow, error) {
-	return many(ctx, tx, "list charges", scanCharge, `
-		SELECT id, org_id, account_id, turn_id, provider, model, response_id, category, quantity, credits, created_at
-		FROM charges WHERE turn_id = ? ORDER BY category, response_id`, turnID)
+	return many(ctx, tx, "list charges", scanCharge, chargesQuery, turnID)
 }

@@ -47,9 +47,11 @@ func (tx chatTx) UpdateDelivery(ctx context.Context, d gateway.DeliveryRow) erro
 		d.State, d.Prompt, flag(d.Now), d.At, optional(d.SettledAt), d.ID)
 }
 
+const agedTurns = turnQuery + `
+	WHERE status = 'running' AND started_at <= ?
+	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.turn_id = turns.id AND d.kind = 'deadline')
+	ORDER BY started_at, id`
+
 func (tx chatTx) AgedTurns(ctx context.Context, startedBy int64) ([]gateway.TurnRow, error) {
-	return many(ctx, tx, "list aged turns", scanTurn, turnQuery+`
-		WHERE status = 'running' AND started_at <= ?
-		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.turn_id = turns.id AND d.kind = 'deadline')
-		ORDER BY started_at, id`, startedBy)
+	return many(ctx, tx, "list aged turns", scanTurn, agedTurns, startedBy)
 }

@@ -54,9 +54,11 @@ func (tx chatTx) Dequeue(ctx context.Context, eventID string) (bool, error) {
 	return n == 1, err
 }
 
+const steersQuery = `
+	SELECT ` + queueColumns + ` FROM queue WHERE thread_id = ? AND mode = 'steer' ORDER BY item_rank, origin_seq`
+
 func (tx chatTx) Steers(ctx context.Context, threadID string) ([]gateway.QueueRow, error) {
-	return many(ctx, tx, "list steers", scanQueue, `
-		SELECT `+queueColumns+` FROM queue WHERE thread_id = ? AND mode = 'steer' ORDER BY item_rank, origin_seq`, threadID)
+	return many(ctx, tx, "list steers", scanQueue, steersQuery, threadID)
 }
 
 func scanBacklog(r rowScanner) (b gateway.Backlog, err error) {

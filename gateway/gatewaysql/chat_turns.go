@@ -85,10 +85,12 @@ func billingOf(t gateway.TurnRow) string {
 	return t.Billing
 }
 
+const unknownTurns = turnQuery + `
+	WHERE thread_id = ? AND started_at IS NULL AND status NOT IN ('queued', 'pending', 'running')
+	ORDER BY created_at DESC, id DESC LIMIT ?`
+
 func (tx chatTx) UnknownTurns(ctx context.Context, threadID string, limit int) ([]gateway.TurnRow, error) {
-	return many(ctx, tx, "list unknown turns", scanTurn, turnQuery+`
-		WHERE thread_id = ? AND started_at IS NULL AND status NOT IN ('queued', 'pending', 'running')
-		ORDER BY created_at DESC, id DESC LIMIT ?`, threadID, limit)
+	return many(ctx, tx, "list unknown turns", scanTurn, unknownTurns, threadID, limit)
 }
 
 func (tx chatTx) LiveTurns(ctx context.Context) ([]gateway.TurnRow, error) {

@@ -150,7 +150,8 @@ CREATE INDEX turns_recovering ON turns (thread_id, recover_by) WHERE recover_by 
 CREATE INDEX turns_of_thread ON turns (thread_id, created_at);
 -- What an org and its members have running, and what waits for the org.
 CREATE INDEX turns_live_of_org ON turns (org_id, account_id) WHERE status IN ('pending', 'running');
-CREATE INDEX turns_waiting_of_org ON turns (org_id, created_at, id) WHERE status = 'queued';
+-- The status in it makes SQLite prefer it to turns_of_org.
+CREATE INDEX turns_waiting_of_org ON turns (status, org_id, created_at, id) WHERE status = 'queued';
 CREATE INDEX turns_of_account ON turns (account_id, created_at);
 -- Rounds that no native history has.
 CREATE INDEX turns_unknown ON turns (thread_id, created_at) WHERE started_at IS NULL;
