@@ -77,7 +77,7 @@ func (orgLimitsCmd) Help() string {
   fairlead admin org limits --org "Quay Ltd" --concurrent-turns 4 --member-daily-turns 200
 
 What is not named stays as it is. A running server goes by the new limits at once;
-turns that wait for a place start within a minute.`
+turns that wait for a place start within seconds.`
 }
 
 // Run prints or sets the limits.

@@ -111,94 +111,98 @@ func TestInvitationsThatDoNotStand(t *testing.T) {
 
 func TestAnEmailWithAnAccountIsNotInvited(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	_, admin := b.withAdmin(t)
-	taken := wire.Field{Path: "email", Rule: "unique"}
-	_, _, err := b.Invite(t.Context(), admin, accounts.NewInvitation{Email: " ADA@example.com"})
-	wantFields(t, err, taken)
-	_, _, err = b.Invite(t.Context(), admin, accounts.NewInvitation{Email: "x", Role: "king"})
-	wantFields(t, err, wire.Field{Path: "email", Rule: "type"}, wire.Field{Path: "role", Rule: "enum"})
+	everywhere(t, func(t *testing.T, b *bench) {
+		_, admin := b.withAdmin(t)
+		taken := wire.Field{Path: "email", Rule: "unique"}
+		_, _, err := b.Invite(t.Context(), admin, accounts.NewInvitation{Email: " ADA@example.com"})
+		wantFields(t, err, taken)
+		_, _, err = b.Invite(t.Context(), admin, accounts.NewInvitation{Email: "x", Role: "king"})
+		wantFields(t, err, wire.Field{Path: "email", Rule: "type"}, wire.Field{Path: "role", Rule: "enum"})
 
-	// It may get one while the invitation waits: then nothing is burned.
-	secret := b.invite(t, admin, invited, gateway.RoleMember)
-	b.org(t, "Quay")
-	b.person(t, "Quay", invited, gateway.RoleMember)
-	_, err = b.AcceptInvitation(t.Context(), accept(secret))
-	wantFields(t, err, taken)
-	if _, _, err := b.CheckInvitation(t.Context(), secret); err != nil {
-		t.Errorf("the invitation was burned: %v", err)
-	}
-	if got := b.actions(t, admin); slices.Contains(got, gateway.AuditJoined) {
-		t.Errorf("audit %v", got)
-	}
+		// It may get one while the invitation waits: then nothing is burned.
+		secret := b.invite(t, admin, invited, gateway.RoleMember)
+		b.org(t, "Quay")
+		b.person(t, "Quay", invited, gateway.RoleMember)
+		_, err = b.AcceptInvitation(t.Context(), accept(secret))
+		wantFields(t, err, taken)
+		if _, _, err := b.CheckInvitation(t.Context(), secret); err != nil {
+			t.Errorf("the invitation was burned: %v", err)
+		}
+		if got := b.actions(t, admin); slices.Contains(got, gateway.AuditJoined) {
+			t.Errorf("audit %v", got)
+		}
+	})
 }
 
 func TestAnInvitationAcceptedTwiceAtOnceMakesOneAccount(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	_, admin := b.withAdmin(t)
-	secret := b.invite(t, admin, invited, gateway.RoleMember)
-	errs := make([]error, 4)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() {
-			req := accept(secret)
-			req.Address = string(rune('a' + i))
-			_, errs[i] = b.AcceptInvitation(t.Context(), req)
-		})
-	}
-	wg.Wait()
-	won := 0
-	for _, err := range errs {
-		if err == nil {
-			won++
-			continue
+	everywhere(t, func(t *testing.T, b *bench) {
+		_, admin := b.withAdmin(t)
+		secret := b.invite(t, admin, invited, gateway.RoleMember)
+		errs := make([]error, 4)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() {
+				req := accept(secret)
+				req.Address = string(rune('a' + i))
+				_, errs[i] = b.AcceptInvitation(t.Context(), req)
+			})
 		}
-		wantCode(t, err, gateway.CodeInvitationInvalid)
-	}
-	members, err := b.Members(t.Context(), admin)
-	if err != nil || won != 1 || len(members) != 2 {
-		t.Errorf("%d won, members %+v, %v", won, members, err)
-	}
+		wg.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+				continue
+			}
+			wantCode(t, err, gateway.CodeInvitationInvalid)
+		}
+		members, err := b.Members(t.Context(), admin)
+		if err != nil || won != 1 || len(members) != 2 {
+			t.Errorf("%d won, members %+v, %v", won, members, err)
+		}
+	})
 }
 
 func TestGuessedInvitationsAreThrottled(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	_, admin := b.withAdmin(t)
-	secret := b.invite(t, admin, invited, gateway.RoleMember)
-	for range throttle.AddressBurst {
-		_, err := b.AcceptInvitation(t.Context(), accept("guess"))
-		wantCode(t, err, gateway.CodeInvitationInvalid)
-	}
-	_, err := b.AcceptInvitation(t.Context(), accept(secret))
-	wantCode(t, err, wire.CodeRateLimited)
-	if wire.AsError(err).RetryAfter <= 0 {
-		t.Error("it does not say when to come back")
-	}
-	b.clock.Add(throttle.AddressEvery)
-	if _, err := b.AcceptInvitation(t.Context(), accept(secret)); err != nil {
-		t.Errorf("a while later: %v", err)
-	}
+	everywhere(t, func(t *testing.T, b *bench) {
+		_, admin := b.withAdmin(t)
+		secret := b.invite(t, admin, invited, gateway.RoleMember)
+		for range throttle.AddressBurst {
+			_, err := b.AcceptInvitation(t.Context(), accept("guess"))
+			wantCode(t, err, gateway.CodeInvitationInvalid)
+		}
+		_, err := b.AcceptInvitation(t.Context(), accept(secret))
+		wantCode(t, err, wire.CodeRateLimited)
+		if wire.AsError(err).RetryAfter <= 0 {
+			t.Error("it does not say when to come back")
+		}
+		b.clock.Add(throttle.AddressEvery)
+		if _, err := b.AcceptInvitation(t.Context(), accept(secret)); err != nil {
+			t.Errorf("a while later: %v", err)
+		}
+	})
 }
 
 func TestTheOperatorInvitesBeforeAnyoneIsThere(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	setup, err := b.SetupLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, inv, err := b.Invite(t.Context(), accounts.Operator(), accounts.NewInvitation{Email: invited, Role: gateway.RoleAdmin, Org: "Quay"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _, err = b.Invite(t.Context(), accounts.Operator(), accounts.NewInvitation{Email: invited, Org: "Key"})
-	wantCode(t, err, wire.CodeNotFound)
-	wantCode(t, b.CheckSetupLink(t.Context(), setup), "")
-	session, err := b.AcceptInvitation(t.Context(), accept(secret))
-	if err != nil || session.Account.OrgID != inv.OrgID {
-		t.Fatalf("%+v, %v", session.Account, err)
-	}
-	wantCode(t, b.CheckSetupLink(t.Context(), setup), gateway.CodeSetupLinkInvalid)
+	everywhere(t, func(t *testing.T, b *bench) {
+		setup, err := b.SetupLink(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, inv, err := b.Invite(t.Context(), accounts.Operator(), accounts.NewInvitation{Email: invited, Role: gateway.RoleAdmin, Org: "Quay"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = b.Invite(t.Context(), accounts.Operator(), accounts.NewInvitation{Email: invited, Org: "Key"})
+		wantCode(t, err, wire.CodeNotFound)
+		wantCode(t, b.CheckSetupLink(t.Context(), setup), "")
+		session, err := b.AcceptInvitation(t.Context(), accept(secret))
+		if err != nil || session.Account.OrgID != inv.OrgID {
+			t.Fatalf("%+v, %v", session.Account, err)
+		}
+		wantCode(t, b.CheckSetupLink(t.Context(), setup), gateway.CodeSetupLinkInvalid)
+	})
 }

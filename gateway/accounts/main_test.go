@@ -14,11 +14,11 @@ import (
 
 	"github.com/alexedwards/argon2id"
 	"go.uber.org/goleak"
-	_ "modernc.org/sqlite" // the second driver
 
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/accounts"
 	"github.com/fairlead/fairlead/gateway/gatewaysql"
+	"github.com/fairlead/fairlead/gateway/gatewaytest"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -57,12 +57,7 @@ var throttle = accounts.ThrottleConfig{
 
 func openBench(t *testing.T, path string) *bench {
 	t.Helper()
-	return openBenchOn(t, path, "")
-}
-
-func openBenchOn(t *testing.T, path, driver string) *bench {
-	t.Helper()
-	store, err := gatewaysql.Open(t.Context(), gatewaysql.Options{Path: path, Driver: driver})
+	store, err := gatewaysql.Open(t.Context(), gatewaysql.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +66,27 @@ func openBenchOn(t *testing.T, path, driver string) *bench {
 			t.Error(err)
 		}
 	})
+	return benchOf(t, store)
+}
+
+// everywhere runs a test on an empty database of each kind.
+func everywhere(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	for _, d := range gatewaytest.Databases(t) {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, benchOf(t, d.Open(t)))
+		})
+	}
+}
+
+func benchOf(t *testing.T, store *gatewaysql.Store) *bench {
+	t.Helper()
 	b := &bench{
 		store: store, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		bus: &bus{}, hashes: &countingHasher{}, log: &bytes.Buffer{},
 	}
+	var err error
 	b.Service, err = accounts.New(accounts.Config{
 		Store: store.Accounts(), Bus: b.bus, Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 		Now: b.clock.Now, Passwords: b.hashes, Throttle: throttle, OrgTurns: installationTurns,

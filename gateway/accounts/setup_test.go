@@ -56,34 +56,35 @@ func TestSetupLinkWorksOnce(t *testing.T) {
 
 func TestSetupOfTwoAtOnceHasOneWinner(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	token, err := b.SetupLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const racers = 6
-	errs := make([]error, racers)
-	var wg sync.WaitGroup
-	for i := range racers {
-		wg.Go(func() {
-			_, errs[i] = b.Setup(t.Context(), accounts.SetupRequest{
-				Token: token, Name: "Ada", Email: string(rune('a'+i)) + "@example.com", Password: goodPassword,
-			})
-		})
-	}
-	wg.Wait()
-	won := 0
-	for _, err := range errs {
-		if err == nil {
-			won++
-			continue
+	everywhere(t, func(t *testing.T, b *bench) {
+		token, err := b.SetupLink(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		wantCode(t, err, gateway.CodeSetupLinkInvalid)
-	}
-	users, err := b.Users(t.Context(), accounts.Operator())
-	if err != nil || won != 1 || len(users) != 1 {
-		t.Errorf("%d setups won and %d users exist (%v), want 1 and 1", won, len(users), err)
-	}
+		const racers = 6
+		errs := make([]error, racers)
+		var wg sync.WaitGroup
+		for i := range racers {
+			wg.Go(func() {
+				_, errs[i] = b.Setup(t.Context(), accounts.SetupRequest{
+					Token: token, Name: "Ada", Email: string(rune('a'+i)) + "@example.com", Password: goodPassword,
+				})
+			})
+		}
+		wg.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+				continue
+			}
+			wantCode(t, err, gateway.CodeSetupLinkInvalid)
+		}
+		users, err := b.Users(t.Context(), accounts.Operator())
+		if err != nil || won != 1 || len(users) != 1 {
+			t.Errorf("%d setups won and %d users exist (%v), want 1 and 1", won, len(users), err)
+		}
+	})
 }
 
 func TestSetupLinkEndsWithAnAdminFromTheCommandLine(t *testing.T) {

@@ -289,48 +289,44 @@ func TestSecretsAreStoredAsHashesAndNeverLogged(t *testing.T) {
 	}
 }
 
-// TestStoreOnEveryDriver tells one story on each, with all that the store does.
-func TestStoreOnEveryDriver(t *testing.T) {
+// TestStoreOnEveryDatabase tells one story on each, with all that the store does.
+func TestStoreOnEveryDatabase(t *testing.T) {
 	t.Parallel()
-	for _, driver := range []string{"sqlite3", "sqlite"} {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			b := openBenchOn(t, filepath.Join(t.TempDir(), "gateway.db"), driver)
-			session, _ := b.withAdmin(t)
-			again, err := b.Login(t.Context(), accounts.LoginRequest{Email: adminEmail, Password: goodPassword, Replaces: session.Secret})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = b.Authenticate(t.Context(), session.Secret)
-			wantCode(t, err, wire.CodeUnauthorized)
-			admin := b.actor(t, again.Secret)
-			_, err = b.CreateUser(t.Context(), admin, accounts.NewUser{Email: adminEmail, Password: goodPassword})
-			wantCode(t, err, wire.CodeBadRequest)
-			secret, token, err := b.CreateToken(t.Context(), admin, accounts.NewToken{
-				AccountID: admin.AccountID, Name: "t", Scopes: []gateway.Scope{gateway.ScopeChat, gateway.ScopeAdmin},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if actor := b.actor(t, secret); len(actor.Scopes) != 2 {
-				t.Errorf("scopes %v", actor.Scopes)
-			}
-			b.clock.Add(time.Hour)
-			if err := b.ResetPassword(t.Context(), admin, admin.AccountID, "another password"); err != nil {
-				t.Fatal(err)
-			}
-			ended, err := b.store.Accounts().EndedSince(t.Context(), b.clock.Now())
-			if err != nil || !slices.Contains(ended, token.ID) || !slices.Contains(ended, admin.CredentialID) || len(ended) != 2 {
-				t.Errorf("ended %v, %v", ended, err)
-			}
-			entries, err := b.Audit(t.Context(), admin, "", 2)
-			if err != nil || len(entries) != 2 || entries[0].Action != gateway.AuditPasswordChanged {
-				t.Fatalf("audit %+v, %v", entries, err)
-			}
-			older, err := b.Audit(t.Context(), admin, entries[1].ID, 100)
-			if err != nil || len(older) != 3 || older[len(older)-1].Action != gateway.AuditSetup {
-				t.Errorf("older audit %+v, %v", older, err)
-			}
+	everywhere(t, func(t *testing.T, b *bench) {
+		session, _ := b.withAdmin(t)
+		again, err := b.Login(t.Context(), accounts.LoginRequest{Email: adminEmail, Password: goodPassword, Replaces: session.Secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Authenticate(t.Context(), session.Secret)
+		wantCode(t, err, wire.CodeUnauthorized)
+		admin := b.actor(t, again.Secret)
+		_, err = b.CreateUser(t.Context(), admin, accounts.NewUser{Email: adminEmail, Password: goodPassword})
+		wantCode(t, err, wire.CodeBadRequest)
+		secret, token, err := b.CreateToken(t.Context(), admin, accounts.NewToken{
+			AccountID: admin.AccountID, Name: "t", Scopes: []gateway.Scope{gateway.ScopeChat, gateway.ScopeAdmin},
 		})
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if actor := b.actor(t, secret); len(actor.Scopes) != 2 {
+			t.Errorf("scopes %v", actor.Scopes)
+		}
+		b.clock.Add(time.Hour)
+		if err := b.ResetPassword(t.Context(), admin, admin.AccountID, "another password"); err != nil {
+			t.Fatal(err)
+		}
+		ended, err := b.store.Accounts().EndedSince(t.Context(), b.clock.Now())
+		if err != nil || !slices.Contains(ended, token.ID) || !slices.Contains(ended, admin.CredentialID) || len(ended) != 2 {
+			t.Errorf("ended %v, %v", ended, err)
+		}
+		entries, err := b.Audit(t.Context(), admin, "", 2)
+		if err != nil || len(entries) != 2 || entries[0].Action != gateway.AuditPasswordChanged {
+			t.Fatalf("audit %+v, %v", entries, err)
+		}
+		older, err := b.Audit(t.Context(), admin, entries[1].ID, 100)
+		if err != nil || len(older) != 3 || older[len(older)-1].Action != gateway.AuditSetup {
+			t.Errorf("older audit %+v, %v", older, err)
+		}
+	})
 }
