@@ -200,7 +200,8 @@ func (h *Host) Say(runID, text string) {
 	h.runs[runID].emit(name, wire.EventItemDelta, wire.DeltaPayload{Kind: wire.DeltaMessage, Delta: text})
 }
 
-// End ends the newest turn of a run, as interrupted if it was.
+// End ends the newest turn of a run, as interrupted if it was: then nothing but the
+// list of the steers that it took is told beside.
 func (h *Host) End(runID string, p wire.CompletedPayload) {
 	name, t := h.Turn(runID)
 	h.mu.Lock()
@@ -209,7 +210,12 @@ func (h *Host) End(runID string, p wire.CompletedPayload) {
 		return
 	}
 	if t.Interrupted {
-		p.Turn.Status, p.Outcome = wire.NativeInterrupted, nil
+		p.Turn.Status = wire.NativeInterrupted
+		if p.Outcome != nil && len(p.Outcome.Deliveries) > 0 {
+			p.Outcome = &wire.Outcome{Deliveries: p.Outcome.Deliveries}
+		} else {
+			p.Outcome = nil
+		}
 	}
 	t.Ended = true
 	h.runs[runID].emit(name, wire.EventTurnCompleted, p)

@@ -15,3 +15,13 @@ func TestChatStore(t *testing.T) {
 		})
 	}
 }
+
+func TestAccountStore(t *testing.T) {
+	t.Parallel()
+	for _, d := range gatewaytest.Databases(t) {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			gatewaytest.AccountStore(t, d)
+		})
+	}
+}
