@@ -120,6 +120,9 @@ func TestSQ35_AHeldSteerKeepsTheThreadClosed(t *testing.T) {
 		r.must(r.Sweep(r.ctx))
 		r.wantPoll(run, gateway.OfferHeld, "")
 		wantCode(t, r.recall(th, offer.EventIDs[0]), gateway.CodeNotRecallable)
+		again, err := r.Steer(r.ctx, ann, gateway.SteerRequest{ThreadID: th, EventID: offer.EventIDs[0], Now: true})
+		r.must(err)
+		wantDisposition(t, again, gateway.DispositionSteering)
 		t.Run("SQ36 the end that lists it binds it to the cancelled turn", func(t *testing.T) {
 			r.endFor(run, name, listing(wire.CompletedPayload{Turn: wire.CompletedTurn{Status: wire.NativeInterrupted}}, offer.DeliveryID, 6, true))
 			r.took(offer.Steer, 6, wire.ReceiptDelivered)

@@ -94,18 +94,24 @@ func (s *Service) steered(ctx context.Context, u *unit, c chain) (gateway.SendRe
 	return reply, nil
 }
 
-// steerLate puts a message first in line whose turn has ended.
+// steerLate puts a message first in line whose turn has ended, unless the host of
+// that turn may have taken it.
 func (s *Service) steerLate(ctx context.Context, u *unit, q gateway.QueueRow) (gateway.SendReply, error) {
+	reply := gateway.SendReply{ThreadID: q.ThreadID, EventID: q.EventID, Disposition: gateway.DispositionSteering}
+	if _, err := u.DeliveryOfEvent(ctx, q.EventID); !errors.Is(err, gateway.ErrNoRow) {
+		return reply, err
+	}
 	e, err := u.Event(ctx, q.EventID)
 	if err != nil {
-		return gateway.SendReply{}, err
+		return reply, err
 	}
 	if e.Reason != reasonTurnEnded {
 		if err := u.requeue(ctx, &q, reasonTurnEnded); err != nil {
-			return gateway.SendReply{}, err
+			return reply, err
 		}
 	}
-	return gateway.SendReply{ThreadID: q.ThreadID, EventID: q.EventID, Disposition: gateway.DispositionQueued}, nil
+	reply.EventID, reply.Disposition = q.EventID, gateway.DispositionQueued
+	return reply, nil
 }
 
 // steerItem makes a waiting message a steer, or hastens one that is.

@@ -62,7 +62,7 @@ func TestSteer_OfferedAndTaken(t *testing.T) {
 		})
 		first := offers[0].Steer
 		t.Run("SQ27 receipts at once and later settle it once", func(t *testing.T) {
-			pushed, woken := r.pushes(th), r.wakes.of(run)
+			woken := r.wakes.of(run)
 			free := r.hold(th)
 			var answers [2]wire.ReceiptOutcome
 			var receipts sync.WaitGroup
@@ -81,7 +81,7 @@ func TestSteer_OfferedAndTaken(t *testing.T) {
 			if answers != [2]wire.ReceiptOutcome{wire.ReceiptDelivered, wire.ReceiptDelivered} {
 				t.Fatalf("answers %v", answers)
 			}
-			if n := r.pushes(th) - pushed; n != 1 {
+			if n := r.pushesOf(th, r.events(th)[5]); n != 1 {
 				t.Fatalf("%d pushes", n)
 			}
 			if n := r.wakes.of(run) - woken; n != 1 {
