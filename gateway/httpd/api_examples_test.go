@@ -78,8 +78,8 @@ func (c *cast) request(v any) any {
 var moment = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 
 // same tells where an answer is not as told: other ids and moments may stand for
-// those of the file, each always for the same; a timeline may have
-// other stages and a context other words.
+// those of the file, each always for the same; a timeline may have other stages
+// and a context other words.
 func (c *cast) same(told, real any, at string) error {
 	switch told := told.(type) {
 	case map[string]any:

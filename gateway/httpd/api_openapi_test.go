@@ -75,6 +75,33 @@ func TestOpenAPI_DescribesTheRoutesAndNoOthers(t *testing.T) {
 	}
 }
 
+// TestDocs_APIOperations holds the table of docs/api.md against the description.
+func TestDocs_APIOperations(t *testing.T) {
+	t.Parallel()
+	doc := newBench(t, options{}).program(t, "").doc
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var real, told []string
+	for path, item := range doc.Paths {
+		for method := range item {
+			real = append(real, strings.ToUpper(method)+" "+path)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /[^`]*)` \\|").FindAllStringSubmatch(string(page), -1) {
+		told = append(told, m[1])
+	}
+	slices.Sort(real)
+	slices.Sort(told)
+	if !slices.Equal(real, told) {
+		t.Errorf("documented %q\nreal       %q", told, real)
+	}
+	if limit := strconv.Itoa(gateway.MaxFrameBytes); !strings.Contains(string(page), limit+" bytes") {
+		t.Errorf("the page does not tell of %s bytes", limit)
+	}
+}
+
 // constants gives the values of the string constants of a type in a source file.
 func constants(t *testing.T, file, typeName string) []string {
 	t.Helper()
