@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -50,6 +51,8 @@ type ledgerRun struct {
 	dropped map[string]bool
 	taken   []uint64 // Seq of each envelope given, duplicates too
 	steers  []*ledgerSteer
+	attach  wire.Attach              // zero: one of the double's own
+	ends    map[string]wire.Envelope // by turn
 }
 
 type ledgerCommand struct {
@@ -74,7 +77,7 @@ func (l *ledger) run(id string) *ledgerRun {
 	if r == nil {
 		r = &ledgerRun{
 			id: id, host: "host_1", owed: map[string]bool{}, known: map[string]bool{}, text: map[string]string{}, ended: map[string]int{},
-			dropped: map[string]bool{},
+			dropped: map[string]bool{}, ends: map[string]wire.Envelope{},
 		}
 		l.runs[id] = r
 	}
@@ -161,6 +164,10 @@ func (l *ledger) Work(_ context.Context, runID string) (gateway.RunWork, error) 
 		RunID: runID, HostID: r.host, Idle: r.idle(),
 		Attach: wire.Attach{TargetRef: "target_1", SessionID: "chat:" + runID, AccountRef: "account_1", RunID: runID, WorkspaceID: "w", Cursor: r.cursor},
 	}
+	if r.attach.RunID != "" {
+		work.Attach = r.attach
+		work.Attach.Cursor = r.cursor
+	}
 	for _, c := range r.open() {
 		c.state = "sent"
 		work.Commands = append(work.Commands, wire.CommandMessage{RunID: runID, Seq: c.seq, Command: c.body})
@@ -235,6 +242,7 @@ func (l *ledger) Intake(_ context.Context, runID string, batch []wire.Envelope, 
 			r.text[e.TurnID] += string(e.Payload)
 		case wire.EventTurnCompleted:
 			r.ended[e.TurnID]++
+			r.ends[e.TurnID] = e
 			ended = append(ended, e.TurnID)
 		}
 	}
@@ -318,6 +326,13 @@ func (l *ledger) snapshot(runID string) ledgerRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := *l.run(runID)
-	r.taken = slices.Clone(r.taken)
+	r.taken, r.ended = slices.Clone(r.taken), maps.Clone(r.ended)
 	return r
+}
+
+// payload gives what the end of a turn said.
+func (l *ledger) payload(runID, turn string) json.RawMessage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.run(runID).ends[turn].Payload
 }
