@@ -33,6 +33,7 @@ func RuntimeSuite(t *testing.T, open func(t *testing.T) RuntimeHarness) {
 		"RH67 one active turn":          checkOneActive,
 		"RH68 interrupt":                checkInterrupt,
 		"RH69 events of a turn":         checkEvents,
+		"steers that come too late":     checkSteers,
 		"RH70 restart":                  checkRestart,
 		"watching":                      checkWatch,
 		"RH39 paging":                   checkPaging,
