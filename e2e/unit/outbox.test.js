@@ -62,6 +62,24 @@ describe('the outbox', () => {
     assert.deepEqual([said[1]?.fields.threadId, said[1]?.fields.clientThreadId, said[1]?.fields.mode], ['th', undefined, 'interrupt']);
   });
 
+  test('an edit names what it replaces, also after a crash, and does not hold up the box', () => {
+    const first = tab();
+    first.outbox.send({ threadId: 'th', text: 'better', mode: 'queue', revokesEventId: 'waiting', from: 'edit' });
+    assert.equal(first.said[0]?.fields.revokesEventId, 'waiting');
+    assert.equal('from' in (first.said[0]?.fields ?? {}), false);
+    assert.equal(first.outbox.pendingIn('th'), null);
+    const second = tab(first.storage);
+    second.outbox.resume();
+    assert.deepEqual(second.said[0]?.fields, first.said[0]?.fields);
+  });
+
+  test('an assistant is named for a new thread alone', () => {
+    const { outbox, said } = tab();
+    outbox.send({ threadId: '', text: 'a', mode: 'auto', agentId: 'pilot' });
+    outbox.send({ threadId: 'th', text: 'b', mode: 'auto', agentId: 'pilot' });
+    assert.deepEqual(said.map(({ fields }) => fields.agentId), ['pilot', undefined]);
+  });
+
   test('what may pass is tried again under the same id, what is refused is told', async () => {
     const { outbox, said, troubles, store, pauses } = tab();
     outbox.send({ threadId: 'th', text: 'a', mode: 'auto' });

@@ -1,8 +1,8 @@
 // The message box. Its text is a draft of its thread until the server's receipt
 // (F06); the button says what Enter will do now.
-import { WORDS, WhileBusy } from './while-busy.js';
 import { byId, h } from './dom.js';
 import { explainError } from './errors.js';
+import { WORDS, WhileBusy } from './while-busy.js';
 
 /**
  * @typedef {object} Actions

@@ -34,6 +34,8 @@ export class Queue {
     this.busy = new Set();
     /** @type {Map<string, {id: string, text: string}>} what is to be said of a message, by origin id */
     this.notes = new Map();
+    /** @type {Map<string, string>} the origin ids of edited messages, by the edit's client id */
+    this.edits = new Map();
     this.list = new WaitingList({
       onRecall: (message) => this.recall(message),
       onSteer: (message, now) => this.steer(message, now),
@@ -95,18 +97,18 @@ export class Queue {
   /** @param {Waiting} message @param {string} text */
   edit(message, text) {
     this.busy.add(message.originId);
-    this.outbox.send({
+    const sent = this.outbox.send({
       threadId: this.threadId, text, mode: message.mode === 'steer' ? 'steer' : 'queue',
       revokesEventId: message.id, from: 'edit',
     });
+    this.edits.set(sent.clientEventId, message.originId);
     this.draw();
   }
 
   /** An edit is stored, or refused for good. @param {import('./store.js').Unsent} sent @param {any} [error] */
   edited(sent, error) {
-    const fold = this.current()?.threadId === sent.threadId ? this.current()?.fold : undefined;
-    const originId = fold?.byId.get(sent.revokesEventId ?? '')?.originId ?? sent.revokesEventId ?? '';
-    this.busy.delete(originId);
+    this.busy.delete(this.edits.get(sent.clientEventId) ?? '');
+    this.edits.delete(sent.clientEventId);
     if (error) {
       this.shelf.back(sent.threadId, sent.clientEventId, sent.text);
       if (this.threadId === sent.threadId) this.keepWording(error);
