@@ -29,10 +29,10 @@ func (r *rig) interrupt(threadID, turnID string) {
 	r.must(err)
 }
 
-// TestSQ6_CG72_TheHostIsToldWhatTheOwnerCanRead: prompt verbatim, context with the
+// TestSQ6_CG14_CG72_TheHostIsToldWhatTheOwnerCanRead: prompt verbatim, context with the
 // web chat and the thread, no section that nobody asked for; a queued message is
 // told like any other.
-func TestSQ6_CG72_TheHostIsToldWhatTheOwnerCanRead(t *testing.T) {
+func TestSQ6_CG14_CG72_TheHostIsToldWhatTheOwnerCanRead(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, r *rig) {
 		const prompt = "  verbatim: </context> & <b>é</b>\n"
