@@ -6,24 +6,37 @@
 //
 // Every message is queued first, also in an idle thread (CG67). Accepting one is
 // one transaction: it spends the client event id, appends the original
-// input.prompt and stores the queue item. Claiming is what takes the head of the
-// queue: it makes the turn, appends the replacement event, writes the command for
-// the host and removes the item, in one transaction too. For an idle thread both
-// are the same transaction; else the claim follows the end of the turn before. A
-// crash between them leaves an idle thread with a waiting message, which Start
-// and every sweep look for. No turn exists without the message that it took (SQ1).
+// input.prompt and stores the queue item. It locks the thread, never the org.
+// Claiming is another: it locks org, thread and queue row, asks for admission,
+// takes the head of the queue, makes the turn with its run and binding, appends the
+// replacement event and writes the command for the host. Who finds then that the
+// thread is not idle, or the message gone, leaves nothing behind (CG78). The claim
+// of a message for an idle thread follows at once; else it follows the end of the
+// turn before. A crash between the two leaves an idle thread with a waiting
+// message, which Start and every sweep look for. No turn exists without the message
+// that it took (SQ1).
 //
-// A client event id is looked up before anything else. Who is second, in time or
-// at the same moment, gets the reply of the first.
+// A client event id is looked up before anything else. Its first reply is settled
+// once, by the claim or by whoever finds that the message waits, and stands for
+// ever; who is second, in time or at the same moment, gets it too.
+//
+// Who may start no turn (see admission) gets an answer in the thread: the message,
+// input.rejected and output.error, and no turn; the same goes for a message whose
+// turn would come later. Who only lost the right while the message was on its way
+// is refused as if nothing had been sent.
 //
 // # A turn
 //
-//	pending → running → completed | failed | cancelled | timeout
+//	        ┌→ queued ─┬──────────────┐
+//	created ┼→ pending ┴→ running ────┼→ completed | failed | cancelled | timeout
+//	        └→ failed
 //
-// One turn of a thread is not final at most: the schema refuses a second. The
-// first final write wins; whoever comes later finds it and changes nothing but
-// usage. A cancelled turn that its host may know of holds the thread closed
-// (recovering) until the host tells its end, or for a limited time.
+// The table of which cause leads where is next; transition is the one writer of a
+// status. Queued turns wait for a place in their org: see Promote. One turn of a
+// thread is not final at most: the schema refuses a second. The first final write
+// wins; whoever comes later finds it and changes nothing but usage. A cancelled
+// turn that its host may know of holds the thread closed (recovering) until the
+// host tells its end, or for a limited time.
 //
 // # The text of a turn
 //
@@ -55,8 +68,10 @@
 // Transactions take explicit locks in the order org, thread, turn, queue row. In
 // memory the order is live.gate, then live.mu; the writer's callbacks (OnCommit)
 // take live.mu and the registry's lock only, so holding a gate across a
-// transaction is safe. What a transaction has to tell is published from its
-// OnCommit, hence in commit order. Each run with unstored envelopes has one
-// goroutine (pipe.run), each thread to be looked at after a commit a short one;
-// the sweeper is one more. Stop ends and waits for all of them.
+// transaction is safe. What a transaction has to tell is handed over in its
+// OnCommit, hence in commit order, and published by a short goroutine for each
+// topic (posts): a subscriber that hangs holds up its own topic alone, never a
+// commit. Wake-ups of hosts go out at once. Each run with unstored envelopes has
+// one goroutine (pipe.run); each thread or org to be looked at after a commit has
+// a short one; the sweeper is one more. Stop ends and waits for all of them.
 package chat
