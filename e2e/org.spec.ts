@@ -31,8 +31,8 @@ function member(page: Page, email: string) {
   return page.locator(`[data-email="${email}"]`);
 }
 
-test('an admin invites, a guest joins, and is thrown out when disabled', async ({ page, browser, installation }) => {
-  const email = 'jan@quay.example';
+test('an admin invites, a guest joins; what is the admins’ is not a member’s', async ({ page, browser, installation }) => {
+  const email = 'kim@quay.example';
   const link = await invite(page, email);
   expect(link).toMatch(/\/join\?token=/);
   await expect(page.getByTestId('invitation-row')).toContainText(email);
@@ -44,13 +44,12 @@ test('an admin invites, a guest joins, and is thrown out when disabled', async (
   await guest.goto(link);
   await expect(guest.getByTestId('join-email')).toHaveText(email);
   await expectAccessible(guest);
-  await join(guest, link, 'Jan');
+  await join(guest, link, 'Kim');
   const chat = new Chat(guest);
   await chat.live();
   await chat.say('count to 3');
   await chat.done();
 
-  // What is the admins' is not the member's: no link, no page.
   await expect(guest.getByTestId('admin-link')).toHaveCount(0);
   for (const path of ['/admin', '/admin/members']) {
     const response = await guest.goto(path);
@@ -60,10 +59,20 @@ test('an admin invites, a guest joins, and is thrown out when disabled', async (
   const again = await guest.goto(link);
   expect(again?.status()).toBe(400);
   await expect(guest.getByTestId('error-page')).toContainText('not valid any more');
-  await chat.open();
-
   await page.goto('/admin/members');
   await expect(page.getByTestId('invitations').getByText(email)).toHaveCount(0);
+  await context.close();
+});
+
+test('a disabled member is thrown out of an open page', async ({ page, browser, installation }) => {
+  const email = 'jan@quay.example';
+  const link = await invite(page, email);
+  const context = await stranger(browser, installation.server.url);
+  const guest = await context.newPage();
+  await join(guest, link, 'Jan');
+  await new Chat(guest).live();
+
+  await page.goto('/admin/members');
   const row = member(page, email);
   await row.getByText('Manage').click();
   await row.getByRole('button', { name: 'Disable' }).click();
