@@ -127,6 +127,21 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 				m.restart()
 			}
 		},
+		"limits change": func(t *rapid.T) {
+			m.limit(gateway.Limits{ConcurrentTurns: rapid.IntRange(0, 2).Draw(t, "turns of the org")}, gateway.Limits{})
+			m.must(m.Promote(m.ctx, ann.OrgID))
+		},
+		"another thread is busy": func(t *rapid.T) {
+			if rapid.Float64().Draw(t, "really") < 0.3 {
+				m.say("", "elsewhere")
+			}
+		},
+		"the plan changes": func(t *rapid.T) {
+			status := rapid.SampledFrom([]gateway.EntitlementStatus{
+				gateway.EntitlementActive, gateway.EntitlementActive, gateway.EntitlementSuspended,
+			}).Draw(t, "plan")
+			m.entitle(status, nil)
+		},
 		"": func(*rapid.T) { m.check() },
 	}
 }
@@ -160,7 +175,8 @@ func (m *machine) check() {
 			switch {
 			case e.EventType == gateway.EventInputPrompt && e.TurnID != "":
 				active = e.TurnID
-			case e.TurnID == active && e.EventType != gateway.EventOutputMessage && e.EventType != gateway.EventOutputPartial:
+			case e.EventType == gateway.EventTurnCompleted, e.EventType == gateway.EventTurnFailed,
+				e.EventType == gateway.EventTurnCancelled, e.EventType == gateway.EventTurnTimeout:
 				active = ""
 			}
 		}
@@ -174,6 +190,7 @@ func (m *machine) check() {
 // settle lets everything come to its end.
 func (m *machine) settle() {
 	m.Helper()
+	m.entitle(gateway.EntitlementActive, nil)
 	m.until("everything settles", func() bool {
 		m.accept()
 		for _, run := range m.host.Runs() {
@@ -185,7 +202,7 @@ func (m *machine) settle() {
 		th := m.thread0()
 		open, err := m.OpenRuns(m.ctx, m.host.ID)
 		m.must(err)
-		return th.Waiting == 0 && th.Turn == nil && !th.CancellationRecoveryPending && len(open) == 0
+		return th.Waiting == 0 && th.Turn == nil && len(m.orgQueue()) == 0 && !th.CancellationRecoveryPending && len(open) == 0
 	})
 	m.check()
 	for _, turn := range m.host.Started() {
@@ -202,6 +219,7 @@ func TestF23_EveryOrderOfEventsKeepsTheLogWhole(t *testing.T) {
 	r := newRig(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		defer r.under(rt)()
+		r.limit(gateway.Limits{}, gateway.Limits{})
 		r.host = gatewaytest.NewHost("host-" + id())
 		r.routes.Use(r.host.ID, "alpha", "beta")
 		made, err := r.CreateThread(r.ctx, ann, gateway.CreateThreadRequest{})
