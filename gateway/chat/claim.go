@@ -39,9 +39,6 @@ type claimed struct {
 	reply  *gateway.SendReply // set if the send had none that stands yet
 }
 
-// errClaimLost tells that a waiting message was recalled or taken meanwhile.
-var errClaimLost = errors.New("chat: the waiting message is gone")
-
 // claimHead makes a turn of a candidate, in one transaction: org, thread and queue
 // row are locked in this order, and only then is it looked at whether the thread
 // is idle and the message still its head. Who is too late leaves nothing behind,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/gateway"
 )
@@ -137,16 +138,13 @@ func answered(reply, with gateway.SendReply) gateway.SendReply {
 // answer settles the reply to the send of a message that was claimed, in the
 // transaction of the claim, unless another reply stands already.
 func (s *Service) answer(ctx context.Context, u *unit, done *claimed, with gateway.SendReply) error {
-	for _, id := range []string{done.input.EventID, done.input.OriginID} {
+	for _, id := range slices.Compact([]string{done.input.EventID, done.input.OriginID}) {
 		first, err := u.ClientEvent(ctx, id)
-		if errors.Is(err, gateway.ErrNoRow) || (err == nil && (first.Settled || first.Kind != gateway.ClientSend)) {
-			if done.input.EventID == done.input.OriginID {
-				return nil
-			}
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, gateway.ErrNoRow) {
 			return err
+		}
+		if err != nil || first.Settled || first.Kind != gateway.ClientSend {
+			continue
 		}
 		reply, err := decodeReply(first)
 		if err != nil {
