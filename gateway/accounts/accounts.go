@@ -18,7 +18,7 @@
 //     transaction.
 //   - An actor sees and changes its own org alone; the operator (the command line)
 //     every one. What an org may spend is its admin's to set only where it is the
-//     only org (see mayGovern).
+//     only org (see Governs).
 //   - While no admin exists there is at most one setup link, and exactly one
 //     caller can use it.
 //

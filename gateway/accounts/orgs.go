@@ -150,7 +150,7 @@ func limitDetail(l gateway.Limits) string {
 // the only org runs the installation. Among several, an org's admins do not lift
 // the limits that the operator gave it.
 func (s *Service) Governs(ctx context.Context, actor gateway.Actor, orgID string) (bool, error) {
-	if !actor.May(gateway.ScopeAdmin) || ofOrg(actor, orgID) != nil {
+	if !actor.May(gateway.ScopeAdmin) || !reaches(actor, orgID) {
 		return false, nil
 	}
 	if actor.OrgID == "" {
@@ -221,10 +221,14 @@ func requireOperator(actor gateway.Actor) error {
 	return wire.NewError(wire.CodeForbidden, "Only the operator may do this, on the command line.")
 }
 
-// ofOrg lets members of an org and the operator through; to others it is not
-// there.
+// reaches tells whether an actor is of an org, or the operator.
+func reaches(actor gateway.Actor, orgID string) bool {
+	return actor.OrgID == orgID || actor.OrgID == "" && actor.May(gateway.ScopeAdmin)
+}
+
+// ofOrg refuses actors that an org is out of reach for: to them it is not there.
 func ofOrg(actor gateway.Actor, orgID string) error {
-	if actor.OrgID == orgID || actor.OrgID == "" && actor.May(gateway.ScopeAdmin) {
+	if reaches(actor, orgID) {
 		return nil
 	}
 	return notFound("org")

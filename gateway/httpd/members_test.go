@@ -88,7 +88,7 @@ func TestAnInvitationGoesFromThePageToTheFirstLogin(t *testing.T) {
 		t.Errorf("a member sees the admin pages: %s", res.Status)
 	}
 	again := b.browser(t).get("/join?token=" + secret)
-	if again.StatusCode != 400 || !strings.Contains(again.body, "Ask for a new one") {
+	if again.StatusCode != http.StatusBadRequest || !strings.Contains(again.body, "Ask for a new one") {
 		t.Errorf("a used link: %s", again.Status)
 	}
 	if log := b.log.String(); strings.Contains(log, secret) || strings.Contains(log, password) {
