@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,7 @@ func (f *faulty) register(t *testing.T) string {
 	}
 	f.real = pool.Driver()
 	_ = pool.Close()
-	name := "faulty-" + t.Name()
+	name := fmt.Sprintf("faulty-%s-%p", t.Name(), f) // a name is taken for ever
 	sql.Register(name, f)
 	return name
 }

@@ -23,6 +23,7 @@ type pgSession struct {
 	c     *sql.Conn
 	limit context.Context // that of the statements of an update; nil in a view
 	open  bool            // a transaction was begun and not ended
+	rows  []*sql.Rows     // given out; one left open would keep the connection
 }
 
 // session takes a connection from a pool; it is given back with release.
@@ -75,6 +76,9 @@ func (s *pgSession) release() {
 		return
 	}
 	c := s.c
+	for _, rows := range s.rows {
+		_ = rows.Close()
+	}
 	if s.open {
 		ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 		defer cancel()
@@ -105,7 +109,11 @@ func (s *pgSession) exec(ctx context.Context, query string, args []any) (sql.Res
 }
 
 func (s *pgSession) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	return s.c.QueryContext(s.within(ctx), rebind(query), args...)
+	rows, err := s.c.QueryContext(s.within(ctx), rebind(query), args...)
+	if err == nil {
+		s.rows = append(s.rows, rows)
+	}
+	return rows, err
 }
 
 func (s *pgSession) queryRow(ctx context.Context, query string, args []any) (*sql.Row, error) {

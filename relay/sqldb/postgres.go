@@ -108,7 +108,7 @@ func (p *postgres) update(ctx context.Context, fn func(*Tx) error) error {
 // pause waits longer with each try, by chance, so that those who hindered each
 // other do not meet again. It is false if ctx ended.
 func pause(ctx context.Context, try int) bool {
-	longest := min(minPause<<try, maxPause)
+	longest := min(minPause<<min(try, 10), maxPause)
 	timer := time.NewTimer(longest/2 + rand.N(longest/2)) //nolint:gosec // chance, not a secret
 	defer timer.Stop()
 	select {
@@ -152,7 +152,8 @@ func (p *postgres) attempt(ctx context.Context, fn func(*Tx) error) (again bool,
 		return false, err
 	}
 	if kept, again, err := p.commit(ctx, s, xid); !kept {
-		return again, err
+		// A function that goes on after a failed statement learns here which it was.
+		return again, errors.Join(err, tx.failed)
 	}
 	// The connection goes back before the wait: those before need one, too.
 	s.release()

@@ -272,6 +272,37 @@ func TestFunctionThatDoesNotReturnLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestFunctionThatGoesOnAfterAFailedStatementIsUndone(t *testing.T) {
+	t.Parallel()
+	db := openAt(t, pgtest.URL(t), postgres, oneWriter)
+	account(t, db, 1)
+	err := db.Update(t.Context(), func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(t.Context(), "INSERT INTO rows (producer, n) VALUES (0, 1)")
+		if !sqldb.IsUnique(err) {
+			t.Errorf("error %v, want IsUnique", err)
+		}
+		tx.OnCommit(func() { t.Error("a function after commit ran") })
+		return nil
+	})
+	if !sqldb.IsUnique(err) {
+		t.Errorf("error %v, want the statement's", err)
+	}
+	// Rows that are left open do not keep the only connection either.
+	err = db.Update(t.Context(), func(tx *sqldb.Tx) error {
+		rows, err := tx.Query(t.Context(), "SELECT n FROM rows") //nolint:sqlclosecheck // left open on purpose
+		if err == nil && !rows.Next() {
+			t.Error("no row")
+		}
+		return errors.Join(err, errors.New("refused"))
+	})
+	if err == nil || err.Error() != "refused" {
+		t.Errorf("error %v", err)
+	}
+	if err := insert(t.Context(), db, 0, 2); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSessionKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	db := openAt(t, pgtest.URL(t)+"&synchronous_commit=off", postgres)
