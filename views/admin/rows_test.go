@@ -151,3 +151,21 @@ func TestPage_EmptyTablesSayWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestMembers_SayWhoAndWhenInWords(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 30, 10, 31, 0, 0, time.UTC)
+	page := admin.Members{
+		Members:     []admin.MemberRow{{ID: "m", Name: "Jan", Email: "jan@quay.example", CreatedAt: at, Own: &admin.Limits{Daily: 5}}},
+		Invitations: []admin.InvitationRow{{ID: "i", Email: "new@quay.example", By: "Mara", CreatedAt: at, ExpiresAt: at}},
+	}
+	doc := parse(t, page.View())
+	for row, want := range map[string]string{
+		"member":     "jan@quay.example · since 2026-11-30 10:31 UTC · turns any number at once, 5 a day",
+		"invitation": "by Mara, 2026-11-30 10:31 UTC · ends 2026-11-30 10:31 UTC",
+	} {
+		if got := strings.Join(strings.Fields(doc.Find("[data-testid="+row+"-row] small").Text()), " "); got != want {
+			t.Errorf("%s: %q, want %q", row, got, want)
+		}
+	}
+}
