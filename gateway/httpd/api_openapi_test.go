@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"maps"
 	"math"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -384,7 +385,7 @@ func TestOpenAPI_RequestsAreRefusedAsDescribed(t *testing.T) {
 
 func expectFault(t *testing.T, operation string, r reply, path, rules string) {
 	t.Helper()
-	if r.StatusCode == 400 && r.Error != nil {
+	if r.StatusCode == http.StatusBadRequest && r.Error != nil {
 		for _, fault := range r.Error.Fields {
 			if fault.Path == path && slices.Contains(strings.Fields(rules), fault.Rule) {
 				return

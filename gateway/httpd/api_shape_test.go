@@ -129,20 +129,20 @@ func TestAPI_UnknownAddressesAndMethodsAreJSONToo(t *testing.T) {
 			br := b.browser(t) // says that it wants HTML
 			for _, path := range []string{"/api", "/api/", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/threads", "/api/v1/threads/" + aThread + "/nothing"} {
 				res := br.get(path)
-				if res.StatusCode != 404 || errorCode(t, res) != wire.CodeNotFound || res.Header.Get("X-Request-Id") == "" {
+				if res.StatusCode != http.StatusNotFound || errorCode(t, res) != wire.CodeNotFound || res.Header.Get("X-Request-Id") == "" {
 					t.Errorf("%s: %s %s", path, res.Status, res.body)
 				}
 			}
 			for path, allow := range map[string]string{"/api/v1/messages": "POST", "/api/v1/threads": "GET, HEAD, POST", "/api/v1/openapi.json": "GET, HEAD"} {
 				res := br.do("PATCH", path, nil, "Origin", b.public.Scheme+"://"+b.public.Host)
-				if res.StatusCode != 405 || errorCode(t, res) != wire.CodeBadRequest || res.Header.Get("Allow") != allow {
+				if res.StatusCode != http.StatusMethodNotAllowed || errorCode(t, res) != wire.CodeBadRequest || res.Header.Get("Allow") != allow {
 					t.Errorf("%s: %s %q %s", path, res.Status, res.Header.Get("Allow"), res.body)
 				}
 			}
-			if res := br.get("/api/v1/threads"); res.StatusCode != 401 || errorCode(t, res) != wire.CodeUnauthorized {
+			if res := br.get("/api/v1/threads"); res.StatusCode != http.StatusUnauthorized || errorCode(t, res) != wire.CodeUnauthorized {
 				t.Errorf("a stranger's browser gets %s %s", res.Status, res.body)
 			}
-			if res := br.get("/apiary"); res.StatusCode != 404 || !strings.Contains(res.body, "error-page") {
+			if res := br.get("/apiary"); res.StatusCode != http.StatusNotFound || !strings.Contains(res.body, "error-page") {
 				t.Errorf("a page that is no API: %s %s", res.Status, res.body)
 			}
 		})
@@ -157,11 +157,11 @@ func TestF18_ACookieActsForPagesOfThisSiteAlone(t *testing.T) {
 	post := func(header ...string) answer {
 		return br.do("POST", "/api/v1/threads", nil, header...)
 	}
-	if res := post("Origin", b.URL); res.StatusCode != 201 {
+	if res := post("Origin", b.URL); res.StatusCode != http.StatusCreated {
 		t.Errorf("this site: %s %s", res.Status, res.body)
 	}
 	for _, header := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "null"}} {
-		if res := post(header...); res.StatusCode != 403 || errorCode(t, res) != wire.CodeForbidden {
+		if res := post(header...); res.StatusCode != http.StatusForbidden || errorCode(t, res) != wire.CodeForbidden {
 			t.Errorf("%v: %s %s", header, res.Status, res.body)
 		}
 	}
@@ -236,7 +236,7 @@ func TestAPI_WhatWasReceivedIsDoneAlsoWhenTheClientHangsUp(t *testing.T) {
 	p := newProgram(t, options{api: with})
 	ctx, hangUp := context.WithCancel(t.Context())
 	id := newID()
-	req, err := http.NewRequestWithContext(ctx, "POST", p.b.base+"/api/v1/threads", strings.NewReader(`{"clientThreadId":"`+id+`"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.b.base+"/api/v1/threads", strings.NewReader(`{"clientThreadId":"`+id+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestAPI_WhatWasReceivedIsDoneAlsoWhenTheClientHangsUp(t *testing.T) {
 		t.Error("the command may take for ever")
 	}
 	close(s.leave)
-	p.until("the thread is there", func() bool { return p.get("/threads/"+id).StatusCode == 200 })
+	p.until("the thread is there", func() bool { return p.get("/threads/"+id).StatusCode == http.StatusOK })
 }
 
 // until waits for what happens in the background.
