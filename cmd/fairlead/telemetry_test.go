@@ -3,14 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/fairlead/fairlead/gateway"
 )
@@ -122,5 +126,96 @@ func TestDeadlineWarning_FollowsTheDeadline(t *testing.T) {
 		if got := mustRead(t, text, nil).Turn.DeadlineWarning; got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// TestInstruments_AreJoinedInTheProgram: a message of a running gateway shows in the
+// metrics, at the collector, and on the bill.
+func TestInstruments_AreJoinedInTheProgram(t *testing.T) {
+	t.Parallel()
+	c := &collector{}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	cfg := mustRead(t, "data_dir: "+t.TempDir()+"\ndefault_model: demo\ntelemetry: {otlp_endpoint: \""+server.URL+"\"}\n"+
+		"billing:\n  prices:\n    - {provider: demo, model: demo, input: 1, output: 1}\n", nil)
+	log := slog.New(slog.DiscardHandler)
+	public := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	if err := makeDataDir(cfg.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	host, err := openHost(t.Context(), cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gw, err := openGateway(t.Context(), cfg, host, public, log, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	joined := make(chan error, 1)
+	go func() { joined <- joinLink(ctx, host, gw, log) }()
+
+	actor := gateway.Actor{AccountID: "acc", OrgID: "org", Role: gateway.RoleMember}
+	turn := answeredTurn(t, gw, actor)
+	if turn.Status != gateway.TurnCompleted || len(turn.Usage) == 0 || turn.UsageEstimate != nil {
+		t.Errorf("turn %+v", turn)
+	}
+	for _, u := range turn.Usage {
+		if u.Cost == nil || *u.Cost < 1 {
+			t.Errorf("usage %+v costs nothing", u)
+		}
+	}
+	w := httptest.NewRecorder()
+	gw.metrics.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{
+		`fairlead_chat_sends_total{disposition="started"} 1`, `fairlead_chat_turns_total{state="completed"} 1`,
+		"fairlead_chat_queue_depth 0", "fairlead_chat_first_text_seconds_count 1", "fairlead_hosts_online 1",
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	cancel()
+	if err := errors.Join(<-joined, gw.socket.Shutdown(t.Context()), gw.close(), host.close()); err != nil {
+		t.Error(err)
+	}
+	if _, sent := c.got(); !strings.Contains(sent, "api_dispatch_pre_create") || !strings.Contains(sent, "api_dispatch_claim") {
+		t.Error("the collector got no spans of the message")
+	}
+}
+
+// answeredTurn sends a message once there is a model for it, and waits for its end.
+func answeredTurn(t *testing.T, gw *gatewayParts, actor gateway.Actor) gateway.Turn {
+	t.Helper()
+	now := time.Now()
+	err := gw.store.Accounts().CreateOrg(t.Context(), gateway.Org{ID: actor.OrgID, Name: "Org", CreatedAt: now},
+		gateway.AuditEntry{ID: uuid.NewString(), At: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := gateway.SendRequest{
+		ClientEventID: uuid.NewString(),
+		UserMessage:   gateway.UserMessage{Version: 1, Parts: []gateway.Part{{Type: "text", Text: "echo hi"}}},
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	var reply gateway.SendReply
+	for reply.TurnID == nil {
+		if reply, err = gw.chat.Send(t.Context(), actor, req); err != nil && time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for {
+		turn, err := gw.chat.Turn(t.Context(), actor, gateway.TurnRequest{TurnID: *reply.TurnID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if turn.Status.Final() {
+			return turn
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the turn is %s", turn.Status)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -66,9 +66,6 @@ const (
 // are the list of what a stage may tell.
 type trait struct{ kv attribute.KeyValue }
 
-func traitDisposition(d gateway.Disposition) trait {
-	return trait{attribute.String("disposition", string(d))}
-}
 func traitAttachments(n int) trait { return trait{attribute.String("attachments", bucket(n))} }
 func traitInternalCallbacks(n int) trait {
 	return trait{attribute.String("internal_callbacks", bucket(n))}

@@ -86,6 +86,7 @@ func TestSQ74_AMeteredTurnIsChargedOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig) {
 		metered(r)
 		r.respawn()
+		r.entitle(gateway.EntitlementActive, ptr[int64](1000))
 		reply := r.say("", "hi")
 		r.accept()
 		run := r.runOf(*reply.TurnID)
@@ -109,11 +110,13 @@ func TestSQ74_AMeteredTurnIsChargedOnce(t *testing.T) {
 		if got := strings.Join(story, ", "); got != "tokens.cache_creation 24, tokens.cache_read 1, tokens.input 15, tokens.output 45" {
 			t.Errorf("charges %s", got)
 		}
-		_, virtual := run, ""
-		virtual, _ = r.host.Turn(run)
+		virtual, _ := r.host.Turn(run)
 		r.endFor(run, virtual, using(`{"input_tokens":15,"output_tokens":3,"prompt_cache_hit_tokens":4,"prompt_cache_write_tokens":6}`, "resp_9"))
 		if again := r.charges(*reply.TurnID); !slices.Equal(again, rows) {
 			t.Errorf("the same end again booked %+v", again)
+		}
+		if left := r.credits(); left == nil || *left != 1000-24-1-15-45 {
+			t.Errorf("%v credits are left", left)
 		}
 	})
 }
