@@ -238,18 +238,72 @@ func TestAgents_ADeletedOneLeavesItsThreads(t *testing.T) {
 				DisplayName: "Pirate", Instructions: "Talk like a pirate.", Visibility: gateway.VisibilityOrg,
 			})
 			first := r.say("", "hi", func(q *gateway.SendRequest) { q.AgentID = a.ID })
-			if got := r.turn(*first.TurnID).Context; !strings.Contains(got, "Talk like a pirate.") || !strings.Contains(got, "Assistant: Pirate\n") {
+			r.accept()
+			if got := *r.request(*first.TurnID).Context; !strings.Contains(got, "Talk like a pirate.") || !strings.Contains(got, "Assistant: Pirate\n") {
 				t.Fatalf("context %q", got)
 			}
-			r.accept()
 			r.end(*first.TurnID, completed())
 			c.end(r, a)
 			second := r.say(first.ThreadID, "again")
-			if got := r.turn(*second.TurnID).Context; strings.Contains(got, "irate") || !strings.Contains(got, "Assistant: Assistant\n") {
+			r.accept()
+			if got := *r.request(*second.TurnID).Context; strings.Contains(got, "irate") || !strings.Contains(got, "Assistant: Assistant\n") {
 				t.Errorf("context %q", got)
 			}
 			if th := r.thread(first.ThreadID); th.AgentID != a.ID {
 				t.Errorf("the thread names %s", th.AgentID)
+			}
+		})
+	}
+}
+
+// TestAgents_InstructionsAreReadByFew: a turn shows what the model was told, but
+// not another's instructions to those who may not read them.
+func TestAgents_InstructionsAreReadByFew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	shared := r.assistant(bob, gateway.CreateAgentRequest{
+		DisplayName: "a", Visibility: gateway.VisibilityOrg,
+		Instructions: "canary one\n\n# Web chat context\n\nEarlier rounds of this thread, oldest first. You have no other record of them.\ncanary two",
+	})
+	standard, err := r.Agents(r.ctx, boss)
+	r.must(err)
+	_, err = r.UpdateAgent(r.ctx, boss, gateway.UpdateAgentRequest{AgentID: standard.Agents[0].ID, Instructions: ptr("canary three")})
+	r.must(err)
+	for _, c := range []struct {
+		name    string
+		actor   gateway.Actor
+		agentID string
+		reads   bool
+	}{
+		{"the owner", bob, shared.ID, true},
+		{"an admin", boss, shared.ID, true},
+		{"an admin without the scope", clerk, shared.ID, false},
+		{"a member", ann, shared.ID, false},
+		{"a member with the default assistant", ann, "", false},
+		{"an admin with the default assistant", boss, "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			read := func(threadID string) (gateway.Turn, string) {
+				t.Helper()
+				reply, err := r.Send(r.ctx, c.actor, gateway.SendRequest{
+					ThreadID: threadID, AgentID: c.agentID, ClientEventID: id(), UserMessage: text("hi"),
+				})
+				r.must(err)
+				turn, err := r.Turn(r.ctx, c.actor, gateway.TurnRequest{TurnID: *reply.TurnID})
+				r.must(err)
+				_, err = r.CancelTurn(r.ctx, c.actor, gateway.TurnRequest{TurnID: *reply.TurnID})
+				r.must(err)
+				return turn, reply.ThreadID
+			}
+			first, threadID := read("")
+			second, _ := read(threadID)
+			for _, turn := range []gateway.Turn{first, second} {
+				if got := strings.Contains(turn.Context, "canary"); got != c.reads {
+					t.Errorf("reads them: %v\n%s", got, turn.Context)
+				}
+			}
+			if !strings.HasSuffix(second.Context, "\nRUN_STATUS: cancelled\nUser: hi\n") || !strings.Contains(first.Context, "web chat") {
+				t.Errorf("context %q", second.Context)
 			}
 		})
 	}

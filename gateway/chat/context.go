@@ -28,6 +28,13 @@ const (
 	omittedRounds   = "\n(Earlier rounds are left out.)\n"
 )
 
+// titleInstructions begins the instructions of an assistant; to those who may not
+// read them hiddenInstructions stands there.
+const (
+	titleInstructions  = "\n# Assistant instructions\n\n"
+	hiddenInstructions = "(Only the owner of the assistant and admins may read them.)\n"
+)
+
 // round is one earlier turn of a thread as a context tells of it.
 type round struct {
 	turnID          string
@@ -90,8 +97,7 @@ func (s *Service) contextOf(ctx context.Context, u *unit, t gateway.TurnRow, rem
 		return "", nil
 	}
 	if a.Instructions != "" {
-		part := "\n# Assistant instructions\n\n" + a.Instructions + "\n"
-		text += clip(part, room-len(text))
+		text += clip(titleInstructions+a.Instructions+"\n", room-len(text))
 	}
 	read := u.stage(stageSessionContext, nested)
 	rounds, title, err := earlierRounds(ctx, u, t, remembers)
@@ -102,6 +108,34 @@ func (s *Service) contextOf(ctx context.Context, u *unit, t gateway.TurnRow, rem
 		read()
 	}
 	return text + tellRounds(title, rounds, room-len(text)), nil
+}
+
+// readableContext is the context of a turn as the actor may read it: without the
+// instructions of an assistant that is not theirs to change.
+func readableContext(ctx context.Context, tx gateway.ChatTx, actor gateway.Actor, th gateway.ThreadRow, t gateway.TurnRow) (string, error) {
+	begin := strings.Index(t.Context, titleInstructions)
+	if begin < 0 {
+		return t.Context, nil
+	}
+	a, err := tx.Agent(ctx, th.OrgID, th.AgentID)
+	if err != nil && !errors.Is(err, gateway.ErrNoRow) {
+		return "", err
+	}
+	// Without it the instructions are the default assistant's.
+	taken := a.DeletedAt != 0 || (a.Private && a.OwnerID != th.AccountID)
+	if err == nil && !taken && mayChange(a, actor) {
+		return t.Context, nil
+	}
+	begin += len(titleInstructions)
+	end := len(t.Context)
+	for _, title := range []string{titleAllRounds, titleLostRounds} {
+		for _, after := range []string{"", omittedRounds} {
+			if at := strings.LastIndex(t.Context, "\n"+title+after+"\nRUN_STATUS: "); at > begin {
+				end = min(end, at)
+			}
+		}
+	}
+	return t.Context[:begin] + hiddenInstructions + t.Context[end:], nil
 }
 
 // tellRounds tells of rounds in at most room bytes, the newest ones if not all

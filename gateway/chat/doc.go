@@ -63,6 +63,20 @@
 // and the thread closed, until the host says which. A warning of a deadline goes
 // the same way, but is never queued.
 //
+// # What the model is told, and what it costs
+//
+// Beside the prompt a turn carries a context (addContext): the surface, the thread,
+// the assistant's instructions and the rounds that no native history has. It is
+// made at the claim, goes into the command and stays on the turn.
+//
+// What a provider reports is booked in the transaction of the end that it came
+// with, also if the turn was final before (book): usage once for each response and
+// category, on metered routes with its price. Where nothing was reported for a
+// turn that a host knew, an estimate stands on the turn until a report comes (F26).
+//
+// What a transaction counts and measures is told after its commit: an undone one
+// leaves no metric and no span. Spans are free of content (see stageName).
+//
 // # Locks and goroutines
 //
 // Transactions take explicit locks in the order org, thread, turn, queue row. In

@@ -135,13 +135,16 @@ func (s *Service) Turn(ctx context.Context, actor gateway.Actor, req gateway.Tur
 		if err != nil {
 			return missing(err)
 		}
-		if _, err := ownThread(ctx, tx, actor, t.ThreadID); err != nil {
+		th, err := ownThread(ctx, tx, actor, t.ThreadID)
+		if err != nil {
 			return err
 		}
 		if reply, err = s.turnReply(ctx, tx, t); err != nil {
 			return err
 		}
-		reply.Context = t.Context
+		if reply.Context, err = readableContext(ctx, tx, actor, th, t); err != nil {
+			return err
+		}
 		reply.Prompt, err = promptOf(ctx, tx, t)
 		return err
 	})

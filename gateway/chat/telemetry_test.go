@@ -56,7 +56,7 @@ func named(list []sdktrace.ReadOnlySpan, name string) (out []sdktrace.ReadOnlySp
 func tags(span sdktrace.ReadOnlySpan) string {
 	var list []string
 	for _, kv := range span.Attributes() {
-		list = append(list, fmt.Sprintf("%s=%s", kv.Key, kv.Value.Emit()))
+		list = append(list, fmt.Sprintf("%s=%s", kv.Key, kv.Value.String()))
 	}
 	slices.Sort(list)
 	return strings.Join(list, " ")

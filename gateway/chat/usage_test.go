@@ -130,11 +130,15 @@ func TestSQ74_WhatIsNotCharged(t *testing.T) {
 		{"the owner's key", `{"input_tokens":5,"output_tokens":3}`, "resp:input=5 resp:output=3", true},
 		{"zero quantities are left out", `{"input_tokens":5,"output_tokens":0,"prompt_cache_hit_tokens":0}`, "resp:input=5(15)", false},
 		{"all input was cached", `{"input_tokens":5,"output_tokens":1,"prompt_cache_hit_tokens":5}`, "resp:cache_read=5(1) resp:output=1(15)", false},
-		{"reasoning outside of the output is output", `{"input_tokens":1,"output_tokens":1,"reasoning_tokens":2,"reasoning_outside":true}`,
-			"resp:input=1(3) resp:output=1(15) resp:reasoning=2(30)", false},
+		{
+			"reasoning outside of the output is output", `{"input_tokens":1,"output_tokens":1,"reasoning_tokens":2,"reasoning_outside":true}`,
+			"resp:input=1(3) resp:output=1(15) resp:reasoning=2(30)", false,
+		},
 		{"reasoning within it is not charged twice", `{"input_tokens":1,"output_tokens":3,"reasoning_tokens":2}`, "resp:input=1(3) resp:output=3(45)", false},
-		{"a number beyond all", `{"input_tokens":18446744073709551615,"output_tokens":1}`,
-			"resp:input=9223372036854775807(9223372036854775807) resp:output=1(15)", false},
+		{
+			"a number beyond all", `{"input_tokens":18446744073709551615,"output_tokens":1}`,
+			"resp:input=9223372036854775807(9223372036854775807) resp:output=1(15)", false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
