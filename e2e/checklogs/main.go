@@ -44,7 +44,7 @@ func check(ctx context.Context, dir string, url []string, out io.Writer) (faults
 		if err != nil {
 			return 0, err
 		}
-		defer os.RemoveAll(folder)
+		defer func() { _ = os.RemoveAll(folder) }()
 		gateway = filepath.Join(folder, "gateway.db")
 		if err := copyGateway(ctx, url[0], gateway); err != nil {
 			return 0, err

@@ -140,7 +140,7 @@ func (s *suite) secondClaim() {
 				case err != nil:
 					return err
 				case fresh != (undone != nil):
-					return fmt.Errorf("fresh %v after %v", fresh, undone)
+					return fmt.Errorf("fresh %v after the first ended with %q", fresh, fmt.Sprint(undone))
 				case !fresh && (string(first.Reply) != `{"a":1}` || !first.Settled):
 					return fmt.Errorf("first %+v", first)
 				case fresh: // and leaves no trace

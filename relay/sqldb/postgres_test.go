@@ -289,7 +289,7 @@ func TestFunctionThatGoesOnAfterAFailedStatementIsUndone(t *testing.T) {
 	}
 	// Rows that are left open do not keep the only connection either.
 	err = db.Update(t.Context(), func(tx *sqldb.Tx) error {
-		rows, err := tx.Query(t.Context(), "SELECT n FROM rows") //nolint:sqlclosecheck // left open on purpose
+		rows, err := tx.Query(t.Context(), "SELECT n FROM rows")
 		if err == nil && !rows.Next() {
 			t.Error("no row")
 		}

@@ -69,7 +69,7 @@ func (p *proxy) serve() {
 		p.mu.Lock()
 		refuses := p.refuses
 		p.mu.Unlock()
-		server, err := net.Dial("unix", p.server) //nolint:noctx // a test
+		server, err := net.Dial("unix", p.server)
 		if refuses || err != nil {
 			_ = client.Close()
 			continue

@@ -58,7 +58,7 @@ func (tx *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, erro
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.stmts.query(ctx, query, args)
+	rows, err := tx.stmts.query(ctx, query, args) //nolint:rowserrcheck // the caller asks Rows.Err
 	if err != nil {
 		return nil, tx.note(err)
 	}
