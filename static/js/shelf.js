@@ -98,6 +98,7 @@ export class Shelf {
       type: 'button', class: 'btn quiet', 'data-testid': name, 'aria-label': `${word} “${line.slice(0, 60)}”`, onclick: act,
     }, word);
     return h('li', { 'data-testid': 'shelf-item' },
+      h('span', { class: 'n' }, 'Taken back'),
       h('span', { class: 't', title: text }, line),
       h('span', { class: 'acts' },
         button('shelf-copy', 'Copy', ({ currentTarget }) => copyText(text).then(() => flash(currentTarget, 'Copied'), () => flash(currentTarget, 'Refused'))),
