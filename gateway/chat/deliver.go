@@ -126,6 +126,19 @@ func (s *Service) took(ctx context.Context, lt *live, turnID string, took taking
 	return outcome, err
 }
 
+// settleArrived settles, in the background, a steer whose text has come.
+func (s *Service) settleArrived(lt *live) {
+	took, ok := lt.arrived()
+	if !ok {
+		return
+	}
+	s.spawn(func(ctx context.Context) {
+		if _, err := s.took(context.WithoutCancel(ctx), lt, lt.turnID, took); err != nil {
+			s.log.Error("a steer could not be settled; the end of its turn will", "turn", lt.turnID, "error", err)
+		}
+	})
+}
+
 // before makes the events that stand in the log before a steer, for the text from
 // the last one on: a message, or a part of one that was cut. at is where the
 // steer stands, as far as there is text, and between characters.

@@ -36,19 +36,6 @@ func (s *Service) Intake(_ context.Context, runID string, batch []wire.Envelope,
 	return nil
 }
 
-// settleArrived settles, in the background, a steer whose text has come.
-func (s *Service) settleArrived(lt *live) {
-	took, ok := lt.arrived()
-	if !ok {
-		return
-	}
-	s.spawn(func(ctx context.Context) {
-		if _, err := s.took(context.WithoutCancel(ctx), lt, lt.turnID, took); err != nil {
-			s.log.Error("a steer could not be settled; the end of its turn will", "turn", lt.turnID, "error", err)
-		}
-	})
-}
-
 // parcel is one batch on its way into the store.
 type parcel struct {
 	items   []item
