@@ -45,10 +45,11 @@ type parcel struct {
 
 // item is one envelope of a parcel that is to be stored: text of a live turn,
 // that a live turn has started (neither delta nor end), or the end of any turn of
-// the run. turnID is set for live turns.
+// the run. turnID and threadID are set for live turns.
 type item struct {
 	virtualID string
 	turnID    string
+	threadID  string
 	delta     *gateway.DeltaRow
 	end       *wire.CompletedPayload
 }
@@ -59,7 +60,7 @@ func (s *Service) takeIn(runID string, env wire.Envelope) (it item, ok bool) {
 	it.virtualID = env.TurnID
 	lt := s.lives.ofHost(runID, env.TurnID)
 	if lt != nil {
-		it.turnID = lt.turnID
+		it.turnID, it.threadID = lt.turnID, lt.threadID
 	}
 	switch env.Event {
 	case wire.EventTurnStarted:
@@ -192,6 +193,9 @@ func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parc
 	}
 	err = s.update(ctx, func(u *unit) error {
 		ended = false
+		if err := u.lockThreadOf(ctx, items); err != nil {
+			return err
+		}
 		for i, it := range items {
 			if it.end == nil {
 				if err := s.storeProgress(ctx, u, it); err != nil {
@@ -217,6 +221,17 @@ func (s *Service) storeParcels(ctx context.Context, runID string, parcels []parc
 		return u.RaiseCursor(ctx, runID, parcels[len(parcels)-1].cursor)
 	})
 	return threadID, ended, err
+}
+
+// lockThreadOf locks the thread of a run's items: who ends a turn meanwhile comes
+// before all of them or after.
+func (u *unit) lockThreadOf(ctx context.Context, items []item) error {
+	for _, it := range items {
+		if it.threadID != "" {
+			return u.LockThread(ctx, it.threadID)
+		}
+	}
+	return nil // an end by itself locks its turn
 }
 
 // endedBy gives the turn in progress that one of the items ends, or nil.

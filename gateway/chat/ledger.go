@@ -49,6 +49,10 @@ func (s *Service) Work(ctx context.Context, runID string) (gateway.RunWork, erro
 		return work, err
 	}
 	err = s.update(ctx, func(u *unit) error {
+		// A turn that ends meanwhile must not have its prompt counted as sent.
+		if err := u.lockRun(ctx, runID); err != nil {
+			return err
+		}
 		cmds, err := read(u)
 		if err != nil {
 			return err
@@ -69,6 +73,15 @@ func (s *Service) Work(ctx context.Context, runID string) (gateway.RunWork, erro
 		return nil
 	})
 	return work, err
+}
+
+// lockRun locks the thread of a run.
+func (u *unit) lockRun(ctx context.Context, runID string) error {
+	run, err := u.Run(ctx, runID)
+	if err != nil {
+		return missing(err)
+	}
+	return u.LockThread(ctx, run.ThreadID)
 }
 
 // workOf puts together what a host is told of a run; unsent tells that some of
@@ -259,6 +272,9 @@ func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBo
 		if err != nil {
 			return missing(err)
 		}
+		if err := u.LockThread(ctx, run.ThreadID); err != nil {
+			return err
+		}
 		cmds, err := u.OpenCommands(ctx, runID)
 		if err != nil {
 			return err
@@ -279,7 +295,7 @@ func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBo
 			if t.RunID != runID {
 				continue
 			}
-			if _, err := u.lockTurn(ctx, t.ID); err != nil {
+			if t, err = u.lockTurn(ctx, t.ID); err != nil {
 				return err
 			}
 			if err := s.hostDone(ctx, u, t); err != nil {
