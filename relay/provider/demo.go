@@ -107,6 +107,7 @@ func demoAnswer(req Request) string {
 			asked++
 		}
 	}
+	last.Text = withoutContext(last.Text)
 	if m := demoCount.FindStringSubmatch(last.Text); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		return countTo(min(n, maxDemoCount))
@@ -115,6 +116,17 @@ func demoAnswer(req Request) string {
 		return demoHeard(req, last, asked) + demoShort
 	}
 	return demoHeard(req, last, asked) + demoLong
+}
+
+// withoutContext gives what the person wrote: the demo model answers that, not
+// the <context> element that a turn may carry before it.
+func withoutContext(s string) string {
+	if rest, ok := strings.CutPrefix(s, "<context>"); ok {
+		if _, prompt, ok := strings.Cut(rest, "</context>"); ok {
+			return strings.TrimLeft(prompt, "\r\n")
+		}
+	}
+	return s
 }
 
 func countTo(n int) string {

@@ -61,6 +61,9 @@ func TestDemoCounts(t *testing.T) {
 	if r := ask("Count to 5, please", 0); r.text != "1 2 3 4 5" {
 		t.Errorf("answer = %q", r.text)
 	}
+	if r := ask("<context>\ncount to 9\n</context>\n\ncount to 2", 0); r.text != "1 2" {
+		t.Errorf("with context: %q", r.text)
+	}
 	if r := ask("count to 999999999", 0); len(r.deltas) != 2000 {
 		t.Errorf("%d words", len(r.deltas))
 	}
