@@ -1,13 +1,46 @@
 package e2e
 
 import (
+	"database/sql"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
+
+	"github.com/fairlead/fairlead/relay/sqldb/pgtest"
 )
+
+var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
+
+// TestDocs_SQLWorks runs the statements that the docs show on a real server.
+func TestDocs_SQLWorks(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	text, err := os.ReadFile("../docs/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, block := range sqlBlock.FindAllStringSubmatch(string(text), -1) {
+		for statement := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
+			seen++
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Errorf("%s: %v", statement, err)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no statements found")
+	}
+}
 
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 

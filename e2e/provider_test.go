@@ -124,6 +124,10 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	prompt := textOf(messages[len(messages)-1].Content)
+	// What the gateway tells the model beside the prompt stands before it.
+	if _, said, ok := strings.Cut(prompt, "</context>"); ok {
+		prompt = strings.TrimSpace(said)
+	}
 	p.mu.Lock()
 	p.calls[prompt]++
 	p.mu.Unlock()
