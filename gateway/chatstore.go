@@ -208,6 +208,8 @@ type TurnRows interface {
 	// LiveTurns lists all turns that are not final.
 	LiveTurns(ctx context.Context) ([]TurnRow, error)
 
+	// AppendDelta stores text of a turn. ErrRowExists: text from this offset on is
+	// stored already.
 	AppendDelta(ctx context.Context, d DeltaRow) error
 	Deltas(ctx context.Context, turnID string) ([]DeltaRow, error)
 	DropDeltas(ctx context.Context, turnID string) error

@@ -35,6 +35,9 @@ func (s *Service) accept(ctx context.Context, m *sending) (accepted, error) {
 		if ctx.Err() != nil {
 			return done, ctx.Err()
 		}
+		if err := s.refresh(ctx); err != nil {
+			return done, err
+		}
 	}
 }
 

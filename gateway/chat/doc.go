@@ -77,6 +77,12 @@
 // What a transaction counts and measures is told after its commit: an undone one
 // leaves no metric and no span. Spans are free of content (see stageName).
 //
+// # Memory and the store
+//
+// Memory follows commits. Where a commit was perhaps kept and nobody told, memory
+// is brought up to the store again before anything is concluded from it: see
+// refresh.
+//
 // # Locks and goroutines
 //
 // Transactions take explicit locks in the order org, thread, turn, queue row. In

@@ -75,6 +75,9 @@ func (s *Service) outputs(turnID string, kind gateway.EventType, text answer) []
 
 // textOf is the text that was shown of a turn so far.
 func (s *Service) textOf(ctx context.Context, lt *live, turnID string) (answer, error) {
+	if err := s.refresh(ctx); err != nil {
+		return answer{}, err
+	}
 	if lt != nil {
 		return lt.shown(), nil
 	}

@@ -15,12 +15,19 @@ import (
 const storeRetry = 250 * time.Millisecond
 
 // Intake publishes the deltas of a batch and hands it to the run's pipe; see
-// gateway.Ledger. It fails only when the service was stopped.
-func (s *Service) Intake(_ context.Context, runID string, batch []wire.Envelope, durable func(cursor uint64)) error {
+// gateway.Ledger. It fails when the service was stopped, or cannot tell which turns
+// are in progress.
+func (s *Service) Intake(ctx context.Context, runID string, batch []wire.Envelope, durable func(cursor uint64)) error {
 	if len(batch) == 0 {
 		return nil
 	}
 	s.lives.hostBack(runID)
+	if s.lives.run(runID) == nil {
+		// Text of a turn that is only not known here must not be passed over.
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+	}
 	p := parcel{cursor: batch[len(batch)-1].Seq, durable: durable}
 	for _, env := range batch {
 		if it, ok := s.takeIn(runID, env); ok {
@@ -290,13 +297,15 @@ func (s *Service) storeProgress(ctx context.Context, u *unit, it item) error {
 	if it.delta == nil {
 		return nil
 	}
-	if it.delta.From == 0 {
-		if err := u.AddMoment(ctx, it.turnID, u.now, "first_text", ""); err != nil {
-			return err
-		}
-		s.firstText(u, it.turnID)
+	err = u.AppendDelta(ctx, *it.delta)
+	if errors.Is(err, gateway.ErrRowExists) {
+		return nil // it was kept by a commit that never said so
 	}
-	return u.AppendDelta(ctx, *it.delta)
+	if err != nil || it.delta.From > 0 {
+		return err
+	}
+	s.firstText(u, it.turnID)
+	return u.AddMoment(ctx, it.turnID, u.now, "first_text", "")
 }
 
 // markRunning notes that the host has taken the turn.

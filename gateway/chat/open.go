@@ -27,6 +27,9 @@ func (s *Service) Open(ctx context.Context, actor gateway.Actor, req gateway.Ope
 		if err != nil || settled {
 			return reply, err
 		}
+		if err := s.refresh(ctx); err != nil {
+			return gateway.OpenReply{}, err
+		}
 	}
 }
 

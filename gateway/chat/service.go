@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -119,6 +120,10 @@ type Service struct {
 	waiting *orgWaits
 	pipes   *pipes
 	admin   *adminHints
+
+	// doubt is set while memory may be behind the store; see refresh.
+	doubt      atomic.Bool
+	refreshing sync.Mutex
 
 	// started is when Start was called; it is written before any goroutine starts.
 	started time.Time

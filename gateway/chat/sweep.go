@@ -10,15 +10,38 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-// load takes up the turns that an earlier process left in progress: their text
-// with the ids of the native events in it, so that offsets stand for the same
-// bytes and a repeated event is known. The hosts of running turns count as away
-// until they show themselves.
+// load takes up the turns that an earlier process left in progress. The hosts of
+// running turns count as away until they show themselves.
 func (s *Service) load(ctx context.Context) error {
-	var loaded []*live
-	var holding []string
-	var queued []gateway.TurnRow
-	err := s.store.View(ctx, func(tx gateway.ChatTx) error {
+	loaded, holding, err := s.inProgress(ctx)
+	if err != nil {
+		return fmt.Errorf("load the turns in progress: %w", err)
+	}
+	for _, runID := range holding {
+		s.lives.hold(runID)
+		s.lives.hostAway(runID, s.now())
+	}
+	for _, in := range loaded {
+		s.lives.add(in.live)
+		s.noteWaiting(in.row)
+		if in.row.Status == gateway.TurnRunning {
+			s.lives.hostAway(in.row.RunID, s.now())
+		}
+	}
+	return nil
+}
+
+// loadedTurn is a turn in progress as the store has it.
+type loadedTurn struct {
+	row  gateway.TurnRow
+	live *live
+}
+
+// inProgress reads the turns in progress: their text with the ids of the native
+// events in it, so that offsets stand for the same bytes and a repeated event is
+// known; and the runs that hold a delivery.
+func (s *Service) inProgress(ctx context.Context) (loaded []loadedTurn, holding []string, err error) {
+	err = s.store.View(ctx, func(tx gateway.ChatTx) error {
 		turns, err := tx.LiveTurns(ctx)
 		if err != nil {
 			return err
@@ -39,31 +62,12 @@ func (s *Service) load(ctx context.Context) error {
 					return err
 				}
 			}
-			loaded = append(loaded, lt)
-			if t.Status == gateway.TurnQueued {
-				queued = append(queued, t)
-			}
+			loaded = append(loaded, loadedTurn{row: t, live: lt})
 		}
 		holding, err = holdingRuns(ctx, tx)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("load the turns in progress: %w", err)
-	}
-	for _, runID := range holding {
-		s.lives.hold(runID)
-		s.lives.hostAway(runID, s.now())
-	}
-	for _, lt := range loaded {
-		s.lives.add(lt)
-		if status, _, _ := lt.standing(); status == gateway.TurnRunning {
-			s.lives.hostAway(lt.runID, s.now())
-		}
-	}
-	for _, t := range queued {
-		s.waiting.add(t.OrgID, t.ID)
-	}
-	return nil
+	return loaded, holding, err
 }
 
 // promotedAt is when a turn went on that had waited for its org.
@@ -90,6 +94,9 @@ type Swept struct {
 // threads in which something waits. Start calls it every Limits.SweepEvery. One
 // failure does not keep it from the rest.
 func (s *Service) Sweep(ctx context.Context) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
 	_, timeouts := s.SweepTimeouts(ctx)
 	_, deadlines := s.SweepDeadlines(ctx)
 	return errors.Join(timeouts, deadlines, s.releaseOverdue(ctx, s.now()), s.promoteAll(ctx), s.drainIdle(ctx))

@@ -48,7 +48,9 @@ type turnState struct {
 
 // update runs fn in one transaction and publishes what it did after the commit.
 func (s *Service) update(ctx context.Context, fn func(u *unit) error) error {
-	return s.store.Update(ctx, func(tx gateway.ChatTx) error {
+	whole := false
+	err := s.store.Update(ctx, func(tx gateway.ChatTx) error {
+		whole = false
 		u := &unit{ChatTx: tx, s: s, now: s.millis(), parent: trace.SpanContextFromContext(ctx)}
 		if err := fn(u); err != nil {
 			return err
@@ -64,8 +66,13 @@ func (s *Service) update(ctx context.Context, fn func(u *unit) error) error {
 			}
 		}
 		tx.OnCommit(u.publish)
+		whole = true
 		return nil
 	})
+	if err != nil && whole {
+		s.doubted() // it may have been kept
+	}
+	return err
 }
 
 // of says which thread the unit is about.

@@ -99,8 +99,8 @@ func (tx chatTx) LiveTurns(ctx context.Context) ([]gateway.TurnRow, error) {
 }
 
 func (tx chatTx) AppendDelta(ctx context.Context, d gateway.DeltaRow) error {
-	return tx.exec(ctx, "append text", `
-		INSERT INTO turn_deltas (turn_id, from_offset, to_offset, body, sources) VALUES (?, ?, ?, ?, ?)`,
+	return tx.insert(ctx, "append text", `
+		INSERT INTO turn_deltas (turn_id, from_offset, to_offset, body, sources) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		d.TurnID, d.From, d.To, d.Text, strings.Join(d.Sources, "\n"))
 }
 
