@@ -103,6 +103,7 @@ type engine interface {
 	update(ctx context.Context, fn func(*Tx) error) error
 	view(ctx context.Context, fn func(*Tx) error) error
 	migrate(ctx context.Context, fsys fs.FS) error
+	own(ctx context.Context, name string) (*Ownership, error)
 	waiting() int
 	broken() <-chan struct{}
 	close() error
@@ -219,3 +220,31 @@ func (db *DB) Claim(name string) (release func(), err error) {
 		delete(db.claims, name)
 	}), nil
 }
+
+// Own makes this program the one owner of a part of the database, named by name.
+// On PostgreSQL other programs that ask for it are kept out, wherever they run,
+// until Release or until the server has noticed the end of this one; it waits a few
+// seconds for one that is about to end. An SQLite file is of one machine, whose
+// programs keep each other out by the folder that it lies in: there nothing is
+// taken. Errors: ErrClaimed, ErrUnreachable.
+func (db *DB) Own(ctx context.Context, name string) (*Ownership, error) {
+	o, err := db.engine.own(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("sqldb: own %s: %w", db.Path(), err)
+	}
+	return o, nil
+}
+
+// Ownership is what Own gives.
+type Ownership struct {
+	lost    chan struct{}
+	release func()
+}
+
+// Lost is closed once another program owns it: while the server could not be
+// reached, or had ended the connection, the other was faster. Whoever owned it must
+// stop using it.
+func (o *Ownership) Lost() <-chan struct{} { return o.lost }
+
+// Release gives it up. It may be called again.
+func (o *Ownership) Release() { o.release() }
