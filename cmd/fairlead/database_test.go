@@ -157,3 +157,44 @@ func TestServeAndAdminOnPostgres(t *testing.T) {
 		t.Error("gateway.db was made")
 	}
 }
+
+func TestASecondGatewayOfADatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	address := postgresURL(t)
+	// start gives when the server listens, or its exit code.
+	start := func(errs *strings.Builder) (stop func() int, code int) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		out, w := io.Pipe()
+		done := make(chan int, 1)
+		environ := []string{"FAIRLEAD_DATA_DIR=" + t.TempDir(), "FAIRLEAD_DATABASE_URL=" + address}
+		go func() {
+			done <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0"}, stdio{In: strings.NewReader(""), Out: w, Err: errs, Environ: environ})
+			_ = w.Close()
+		}()
+		if line, _ := bufio.NewReader(out).ReadString('\n'); line == "" {
+			cancel()
+			return nil, <-done
+		}
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		return func() int { cancel(); return <-done }, exitDone
+	}
+	var first, second, third strings.Builder
+	stop, code := start(&first)
+	if stop == nil {
+		t.Fatalf("exit code %d\n%s", code, first.String())
+	}
+	if again, code := start(&second); again != nil || code != exitFailed || !strings.Contains(second.String(), "is in use by another gateway") {
+		t.Errorf("the second ended with %d:\n%s", code, second.String())
+	}
+	if strings.Contains(second.String(), databasePassword) {
+		t.Error("the password is shown")
+	}
+	if code := stop(); code != exitDone {
+		t.Errorf("the first ended with %d\n%s", code, first.String())
+	}
+	if stop, code = start(&third); stop == nil {
+		t.Fatalf("after the first had ended: exit code %d\n%s", code, third.String())
+	}
+	stop()
+}

@@ -42,7 +42,9 @@ func openGateway(ctx context.Context, cfg *config, host *hostParts, public *url.
 			err = errors.Join(err, g.close())
 		}
 	}()
-	if g.store, err = gatewaysql.Open(ctx, gatewayStore(cfg, log)); err != nil {
+	store := gatewayStore(cfg, log)
+	store.Owner = true
+	if g.store, err = gatewaysql.Open(ctx, store); err != nil {
 		return nil, err
 	}
 	fan := bus.NewMemory()

@@ -81,6 +81,8 @@ func serve(ctx context.Context, host *hostParts, gw *gatewayParts, listener net.
 			cancel(errBroken("host"))
 		case <-gw.store.Broken():
 			cancel(errBroken("gateway"))
+		case <-gw.store.Lost():
+			cancel(errLost)
 		case <-ctx.Done():
 		}
 		shutDown(ctx, host, gw, log)
@@ -99,6 +101,10 @@ func serve(ctx context.Context, host *hostParts, gw *gatewayParts, listener net.
 func errBroken(store string) error {
 	return fmt.Errorf("the %s's store does not tell whether a write was kept; start again to read what it holds", store)
 }
+
+// errLost ends the program when another one has its database: what this one keeps
+// in memory is not right any more.
+var errLost = errors.New("another gateway has taken the database while the connection to it was lost; only one may use it at a time")
 
 func shutDown(ctx context.Context, host *hostParts, gw *gatewayParts, log *slog.Logger) {
 	ctx = context.WithoutCancel(ctx)

@@ -43,6 +43,8 @@ func serverRefused(url string, cause error) string {
 		return "database_url does not name a PostgreSQL database."
 	case errors.Is(cause, sqldb.ErrUnreachable):
 		advice = "cannot be reached. See that the server runs and that host and port are right."
+	case errors.Is(cause, sqldb.ErrClaimed):
+		advice = "is in use by another gateway. Stop that one first, or name another database, or a schema of its own with ?search_path=NAME."
 	case errors.Is(cause, sqldb.ErrUnsuitable):
 		advice = "lacks what the store rests on. It was left as it is."
 	case errors.Is(cause, sqldb.ErrSchemaNewer):

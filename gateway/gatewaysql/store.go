@@ -33,13 +33,19 @@ type Options struct {
 	Path string
 	// Driver is that of sqldb.Options; "" means the default.
 	Driver string
+	// Owner is for the one gateway of a database: what it keeps in memory is right
+	// for as long as no other changes what is stored. On PostgreSQL another one is
+	// refused until this one closes the store or ends; see Lost. Commands that
+	// change accounts need not own it.
+	Owner bool
 	// Logger gets what no caller can be told; nil discards it.
 	Logger *slog.Logger
 }
 
 // Store is the open database. Its methods are safe for concurrent use.
 type Store struct {
-	db *sqldb.DB
+	db    *sqldb.DB
+	owned *sqldb.Ownership // nil without Options.Owner
 }
 
 // Open opens the database and migrates it; an SQLite file is made if it is
@@ -50,18 +56,45 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, refused(o, err)
 	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = db.Migrate(ctx, files)
+	s := &Store{db: db}
+	if err := s.prepare(ctx, o.Owner); err != nil {
+		return nil, errors.Join(refused(o, err), s.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(refused(o, err), db.Close())
-	}
-	return &Store{db: db}, nil
+	return s, nil
 }
 
-// Close lets queued writes finish and closes the database.
-func (s *Store) Close() error { return s.db.Close() }
+// prepare makes the schema what this program expects, once nobody else is at work
+// with another one.
+func (s *Store) prepare(ctx context.Context, owner bool) (err error) {
+	if owner {
+		if s.owned, err = s.db.Own(ctx, "gateway"); err != nil {
+			return err
+		}
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	return s.db.Migrate(ctx, files)
+}
+
+// Close lets queued writes finish, closes the database and gives it up.
+func (s *Store) Close() error {
+	err := s.db.Close()
+	if s.owned != nil {
+		s.owned.Release()
+	}
+	return err
+}
+
+// Lost is closed once another gateway owns the database: the connection that held
+// it broke, and the other was faster. This one must end.
+func (s *Store) Lost() <-chan struct{} {
+	if s.owned == nil {
+		return nil
+	}
+	return s.owned.Lost()
+}
 
 // Broken is closed once nobody can know whether a write was kept: the store takes
 // no other until it is opened again.
