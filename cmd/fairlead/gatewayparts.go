@@ -135,6 +135,12 @@ func (g *gatewayParts) promote(log *slog.Logger) func(context.Context, string) {
 
 // close ends what is open; the chat first, since it writes until it is stopped.
 func (g *gatewayParts) close() error {
+	if g.socket != nil {
+		// serve has done it, unless the program ends before it served.
+		goodbye, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = g.socket.Shutdown(goodbye)
+	}
 	if g.hosts != nil {
 		g.hosts.Close()
 	}
