@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/gateway/markdown"
 	"golang.org/x/net/html"
@@ -91,14 +90,7 @@ func hostileTexts() []string {
 func TestRender_HostileTextsAreHarmless(t *testing.T) {
 	t.Parallel()
 	for _, md := range hostileTexts() {
-		start := time.Now()
 		rendered := markdown.Render(md)
-		if testing.Verbose() {
-			t.Logf("%.40q of %d KB: %v", md, len(md)>>10, time.Since(start))
-		}
-		if d := time.Since(start); d > 10*time.Second { // far above what any takes
-			t.Errorf("%.40q took %v", md, d)
-		}
 		if most := 200 * (len(md) + 100); len(rendered) > most {
 			t.Errorf("%.40q grew from %d to %d bytes", md, len(md), len(rendered))
 		}
