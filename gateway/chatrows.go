@@ -96,6 +96,8 @@ type QueueRow struct {
 	CreatedAt         int64
 	// ReceivedAt is when the request arrived (CG70).
 	ReceivedAt int64
+	// Origin is that of the actor who sent it, for links in what answers it (AD6).
+	Origin string
 }
 
 // Backlog is how many messages wait, and since when the oldest does; 0 for none.

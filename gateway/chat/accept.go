@@ -172,6 +172,7 @@ func (s *Service) enqueue(ctx context.Context, u *unit, m *sending, th gateway.T
 	q := gateway.QueueRow{
 		EventID: m.req.ClientEventID, OriginID: m.req.ClientEventID, ThreadID: th.ID, Mode: gateway.ModeQueue,
 		Model: m.req.Model, Options: m.req.Options, Prompt: m.prompt, CreatedAt: u.now, ReceivedAt: m.received.UnixMilli(),
+		Origin: m.actor.Origin,
 	}
 	e := &gateway.Event{
 		ID: q.EventID, EventType: gateway.EventInputPrompt, UserMessage: &m.req.UserMessage, Mode: gateway.ModeQueue,

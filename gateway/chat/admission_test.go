@@ -193,6 +193,36 @@ func TestAdmission_IsAskedAgainAtTheDrain(t *testing.T) {
 	})
 }
 
+// TestAD6_AMessageRefusedLaterLinksToTheSiteItCameThrough: also after a steer that
+// no turn took has gone back into the queue, and after a restart.
+func TestAD6_AMessageRefusedLaterLinksToTheSiteItCameThrough(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, atHome)
+	th, turnID := r.streaming("one", "text")
+	actor := ann
+	actor.Origin = "https://other.example"
+	for _, req := range []gateway.SendRequest{message(th, "two"), message(th, "three")} {
+		if req.UserMessage.Parts[0].Text == "three" {
+			req.Mode = gateway.ModeSteer
+		}
+		_, err := r.Send(r.ctx, actor, req)
+		r.must(err)
+	}
+	r.restart()
+	r.entitle(gateway.EntitlementSuspended, nil)
+	r.end(turnID, gatewaytest.Completed())
+	r.until("both are refused", func() bool { return r.thread(th).Waiting == 0 })
+	answers := r.eventsOf(th, gateway.EventOutputError)
+	for _, e := range answers {
+		if !strings.Contains(*e.Content, "https://other.example/app/settings?tab=usage") {
+			t.Errorf("guidance %q", *e.Content)
+		}
+	}
+	if len(answers) != 2 {
+		t.Errorf("%d answers", len(answers))
+	}
+}
+
 // TestAdmission_ARefusedReplacementLeavesTheWaitingMessage: what was to be changed
 // goes on waiting, and a refused interrupt stops nothing.
 func TestAdmission_ARefusedReplacementLeavesTheWaitingMessage(t *testing.T) {

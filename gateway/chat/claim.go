@@ -10,13 +10,12 @@ import (
 )
 
 // candidate is a waiting message that may become a turn, with the route that was
-// found for it. origin is the site that its sender came through, if that is known.
+// found for it.
 type candidate struct {
 	orgID, threadID string
 	eventID         string
 	route           gateway.Route
 	routeErr        error
-	origin          string
 }
 
 // claimResult says what became of a candidate.
@@ -120,7 +119,7 @@ func (s *Service) claim(ctx context.Context, u *unit, th gateway.ThreadRow, q ga
 	admitted()
 	if code != "" {
 		done.result = claimRefused
-		if err := s.reject(ctx, u, input, code, c.origin); err != nil {
+		if err := s.reject(ctx, u, input, code, q.Origin); err != nil {
 			return done, err
 		}
 		err := s.answer(ctx, u, &done, gateway.SendReply{Disposition: gateway.DispositionRefused})

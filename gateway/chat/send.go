@@ -69,7 +69,7 @@ func (s *Service) send(ctx context.Context, actor gateway.Actor, req gateway.Sen
 	case !done.settled:
 		return s.settleSend(ctx, done.reply, &candidate{
 			orgID: actor.OrgID, threadID: done.reply.ThreadID, eventID: req.ClientEventID,
-			route: m.route, routeErr: m.routeErr, origin: actor.Origin,
+			route: m.route, routeErr: m.routeErr,
 		})
 	case m.victim != nil:
 		s.drainSoon(done.reply.ThreadID) // its host may have had nothing of the victim

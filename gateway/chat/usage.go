@@ -50,9 +50,10 @@ func usageOf(virtualID string, p wire.CompletedPayload) []gateway.UsageRow {
 func usageOfResponses(virtualID string, list []wire.ResponseUsage) (rows []gateway.UsageRow) {
 	seen := make(map[string]bool)
 	for i, r := range list {
-		id := cmp.Or(r.ResponseID, virtualID)
-		if seen[id] {
-			id = fmt.Sprintf("%s#%d", id, i+1)
+		name := cmp.Or(r.ResponseID, virtualID)
+		id := name
+		for n := i + 1; seen[id]; n++ {
+			id = fmt.Sprintf("%s#%d", name, n)
 		}
 		seen[id] = true
 		rows = append(rows, usageRows(id, r.Usage)...)

@@ -179,6 +179,9 @@ func TestSQ74_EachResponseOfATurnIsBookedApart(t *testing.T) {
 	}{
 		{"two ids", []wire.ResponseUsage{{ResponseID: "a", Usage: use(1, 2)}, {ResponseID: "b", Usage: use(3, 4)}}, "a:input=1 a:output=2 b:input=3 b:output=4"},
 		{"one id twice", []wire.ResponseUsage{{ResponseID: "a", Usage: use(1, 2)}, {ResponseID: "a", Usage: use(3, 4)}}, "a#2:input=3 a#2:output=4 a:input=1 a:output=2"},
+		{"an id like one that is made", []wire.ResponseUsage{
+			{ResponseID: "a#3", Usage: use(1, 0)}, {ResponseID: "a", Usage: use(2, 0)}, {ResponseID: "a", Usage: use(3, 0)},
+		}, "a#3:input=1 a#4:input=3 a:input=2"},
 		{"no ids", []wire.ResponseUsage{{Usage: use(1, 2)}, {Usage: use(3, 4)}}, "V#2:input=3 V#2:output=4 V:input=1 V:output=2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

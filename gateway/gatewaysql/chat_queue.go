@@ -8,13 +8,13 @@ import (
 	"github.com/fairlead/fairlead/gateway"
 )
 
-const queueColumns = `event_id, origin_id, origin_seq, thread_id, item_rank, mode, now_flag, model, options, prompt, created_at, received_at`
+const queueColumns = `event_id, origin_id, origin_seq, thread_id, item_rank, mode, now_flag, model, options, prompt, created_at, received_at, origin`
 
 func scanQueue(r rowScanner) (q gateway.QueueRow, err error) {
 	var options string
 	var now int
 	err = r.Scan(&q.EventID, &q.OriginID, &q.OriginSeq, &q.ThreadID, &q.Rank, &q.Mode, &now, &q.Model, &options, &q.Prompt,
-		&q.CreatedAt, &q.ReceivedAt)
+		&q.CreatedAt, &q.ReceivedAt, &q.Origin)
 	q.Now = now != 0
 	if err != nil || options == "" {
 		return q, err
@@ -35,8 +35,8 @@ func (tx chatTx) Enqueue(ctx context.Context, q gateway.QueueRow) error {
 		options = string(text)
 	}
 	return tx.exec(ctx, "enqueue", `
-		INSERT INTO queue (`+queueColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		q.EventID, q.OriginID, q.OriginSeq, q.ThreadID, q.Rank, q.Mode, flag(q.Now), q.Model, options, q.Prompt, q.CreatedAt, q.ReceivedAt)
+		INSERT INTO queue (`+queueColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		q.EventID, q.OriginID, q.OriginSeq, q.ThreadID, q.Rank, q.Mode, flag(q.Now), q.Model, options, q.Prompt, q.CreatedAt, q.ReceivedAt, q.Origin)
 }
 
 func (tx chatTx) QueueHead(ctx context.Context, threadID string) (gateway.QueueRow, error) {

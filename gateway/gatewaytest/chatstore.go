@@ -127,7 +127,7 @@ func (s *suite) waiting(tx gateway.ChatTx, th gateway.ThreadRow, rank int) gatew
 	s.must(tx.AppendEvents(s.ctx, th.ID, []*gateway.Event{e}))
 	q := gateway.QueueRow{
 		EventID: e.ID, OriginID: e.ID, OriginSeq: e.SeqID, ThreadID: th.ID, Rank: rank, Mode: gateway.ModeQueue,
-		Model: "m", Options: &gateway.Options{MaxOutputTokens: 3}, Prompt: "x", CreatedAt: 1,
+		Model: "m", Options: &gateway.Options{MaxOutputTokens: 3}, Prompt: "x", CreatedAt: 1, Origin: "https://other.example",
 	}
 	s.must(tx.Enqueue(s.ctx, q))
 	return q

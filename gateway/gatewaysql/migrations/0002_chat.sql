@@ -78,7 +78,8 @@ CREATE TABLE queue (
     options    TEXT NOT NULL DEFAULT '',
     prompt     TEXT NOT NULL,
     created_at BIGINT NOT NULL,
-    received_at BIGINT NOT NULL
+    received_at BIGINT NOT NULL,
+    origin     TEXT NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX queue_order ON queue (thread_id, item_rank, origin_seq);
 
