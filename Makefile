@@ -34,7 +34,7 @@ browser: build ## browser tests in Chromium against the built binary
 	CHROMIUM=$(BROWSER) npm run --silent test:browser
 
 bench: ## benchmarks; each prints a ratio against a peer or limit of the same run
-	$(GO) test -run '^$$' -bench . -benchtime 2s ./relay/sqldb ./gateway/socket ./e2e
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./relay/sqldb ./gateway/markdown ./gateway/socket ./e2e
 
 generate: ## regenerate templ components and format
 	$(GO) tool templ generate -log-level warn

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/gateway/markdown"
 	"golang.org/x/net/html"
@@ -156,4 +157,27 @@ func FuzzRender(f *testing.F) {
 		assertSafe(t, markdown.Render(md))
 		assertSafe(t, joinBlocks(stream(strings.ToValidUTF8(md, "?"), each(7))))
 	})
+}
+
+// BenchmarkRender_HostileTexts prints how many times as long the costliest of the
+// hostile texts takes as prose of the same length.
+func BenchmarkRender_HostileTexts(b *testing.B) {
+	const line = "Some words of an answer, as **most** of them are: plain, with `code` now and then.\n\n"
+	worst := 0.0
+	for b.Loop() {
+		for _, md := range hostileTexts() {
+			if len(md) < 10_000 {
+				continue
+			}
+			prose := strings.Repeat(line, len(md)/len(line)+1)
+			worst = max(worst, float64(spent(md))/float64(spent(prose)))
+		}
+	}
+	b.ReportMetric(worst, "x-prose")
+}
+
+func spent(md string) time.Duration {
+	start := time.Now()
+	markdown.Render(md)
+	return time.Since(start)
 }
