@@ -78,7 +78,8 @@ type ThreadRows interface {
 	Thread(ctx context.Context, threadID string) (ThreadRow, error)
 	// UpdateThread writes title, model, lastReadSeq, updatedAt and deletedAt.
 	UpdateThread(ctx context.Context, t ThreadRow) error
-	// EraseThread removes the content of a thread: events, queue, streamed text.
+	// EraseThread removes the content of a thread: events, queue, streamed text, and
+	// the prompts that its hosts have not answered; those are not told again.
 	EraseThread(ctx context.Context, threadID string) error
 	// Threads lists the threads of an account, newest first.
 	Threads(ctx context.Context, q ThreadQuery) ([]ThreadRow, error)

@@ -76,6 +76,34 @@ func TestBinding_IsKnownByWhatItsTurnSays(t *testing.T) {
 	}
 }
 
+// TestDeleteThread_LeavesNothingForAHostThatIsAway: also of a turn that was stopped
+// before, while nobody knew whether its host had the prompt, and of one whose
+// thread had given it up.
+func TestDeleteThread_LeavesNothingForAHostThatIsAway(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"its end is waited for": 0, "it was given up": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			reply := r.say("", "secret")
+			run := r.runOf(*reply.TurnID)
+			_, err := r.Work(r.ctx, run)
+			r.must(err)
+			r.stop(reply.ThreadID, *reply.TurnID)
+			r.tick(wait)
+			r.must(r.Sweep(r.ctx))
+			r.must(r.DeleteThread(r.ctx, ann, gateway.DeleteThreadRequest{ThreadID: reply.ThreadID}))
+			var bodies int
+			r.must(r.place.Raw(t).QueryRow(`SELECT COUNT(*) FROM commands WHERE body LIKE '%secret%'`).Scan(&bodies))
+			work, err := r.Work(r.ctx, run)
+			r.must(err)
+			if bodies != 0 || len(work.Commands) != 1 || peekType(t, work.Commands[0]) != wire.TypeRunControl {
+				t.Errorf("%d prompts are kept, %d commands are left", bodies, len(work.Commands))
+			}
+		})
+	}
+}
+
 // TestDeleteThread_WaitsForTheHost: until its host told the end, or for a limited
 // time, the run of a deleted thread stays open. A host that is left earlier keeps
 // an unsettled turn, with its scope in memory, for good.

@@ -116,6 +116,8 @@ func (tx chatTx) EraseThread(ctx context.Context, threadID string) error {
 		`DELETE FROM thread_events WHERE thread_id = ?`,
 		`DELETE FROM turn_deltas WHERE turn_id IN (SELECT id FROM turns WHERE thread_id = ?)`,
 		`UPDATE turns SET partial = NULL, context = '' WHERE thread_id = ?`,
+		`UPDATE commands SET state = 'dropped', body = '' WHERE kind = 'prompt.request' AND state IN ('parked', 'pending', 'sent')
+			AND turn_id IN (SELECT id FROM turns WHERE thread_id = ?)`,
 		`UPDATE deliveries SET prompt = '' WHERE thread_id = ?`,
 	} {
 		if err := tx.exec(ctx, "erase thread", query, threadID); err != nil {
