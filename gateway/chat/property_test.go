@@ -216,16 +216,17 @@ func (m *machine) thread0() gateway.Thread { return m.rig.thread(m.thread) }
 
 func TestF23_EveryOrderOfEventsKeepsTheLogWhole(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	rapid.Check(t, func(rt *rapid.T) {
-		defer r.under(rt)()
-		r.limit(gateway.Limits{}, gateway.Limits{})
-		r.host = gatewaytest.NewHost("host-" + id())
-		r.routes.Use(r.host.ID, "alpha", "beta")
-		made, err := r.CreateThread(r.ctx, ann, gateway.CreateThreadRequest{})
-		r.must(err)
-		m := &machine{rig: r, thread: made.ThreadID}
-		rt.Repeat(m.actions())
-		m.settle()
+	everywhere(t, func(t *testing.T, r *rig) {
+		rapid.Check(t, func(rt *rapid.T) {
+			defer r.under(rt)()
+			r.limit(gateway.Limits{}, gateway.Limits{})
+			r.host = gatewaytest.NewHost("host-" + id())
+			r.routes.Use(r.host.ID, "alpha", "beta")
+			made, err := r.CreateThread(r.ctx, ann, gateway.CreateThreadRequest{})
+			r.must(err)
+			m := &machine{rig: r, thread: made.ThreadID}
+			rt.Repeat(m.actions())
+			m.settle()
+		})
 	})
 }
