@@ -34,6 +34,7 @@ export class Upstream {
     const file = join(folder, 'settings.yaml');
     writeFileSync(file, `
 host:
+  max_inflight: 64
   providers:
     - {id: counter, key: counter, name: Counter, api: openai-chat, base_url: "http://127.0.0.1:${port}/v1", api_key_env: E2E_KEY, models: [{id: counter}]}
 `);
@@ -79,7 +80,13 @@ host:
 }
 
 /** A test over an installation whose one model is such a provider's. */
-export const counterTest = test.extend<object, { upstream: Upstream }>({
+export const counterTest = test.extend<{ quiet: void }, { upstream: Upstream }>({
+  // Answers that a test left running take up the host's places no longer.
+  quiet: [async ({ upstream }, use) => {
+    await use();
+    upstream.finish();
+  }, { auto: true }],
+
   upstream: [async ({}, use) => {
     const upstream = await Upstream.start();
     await use(upstream);
