@@ -202,7 +202,7 @@ func (r *rig) must(err error) {
 // until waits for what happens in the background.
 func (r *rig) until(what string, ok func() bool) {
 	r.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute) // for a machine that has much else to do
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.Fatalf("did not happen: %s", what)

@@ -40,6 +40,11 @@ func TestF24_F25_EverybodyAtOnce(t *testing.T) {
 		}
 		stop := make(chan struct{})
 		var people, host sync.WaitGroup
+		end := sync.OnceFunc(func() {
+			close(stop)
+			host.Wait()
+		})
+		defer end()
 		for n := range 6 {
 			people.Go(func() { r.person(rand.New(rand.NewPCG(1, uint64(n))), threads, check) })
 		}
@@ -62,8 +67,7 @@ func TestF24_F25_EverybodyAtOnce(t *testing.T) {
 			}
 			return true
 		})
-		close(stop)
-		host.Wait()
+		end()
 		for _, th := range threads {
 			r.events(th)
 		}
