@@ -19,6 +19,9 @@ type Scope string
 const (
 	ScopeChat  Scope = "chat"
 	ScopeAdmin Scope = "admin"
+	// ScopeControl lets a program drive runs at relay hosts (GET /ws/control), as its
+	// account and at the targets that its token names.
+	ScopeControl Scope = "relay:control"
 )
 
 // Actor is who asks: every service call takes one, and every query is bound to
@@ -28,6 +31,9 @@ type Actor struct {
 	OrgID     string
 	Role      Role
 	Scopes    []Scope
+	// Targets are the hosts, by their target refs, at which the actor may drive runs
+	// (ScopeControl).
+	Targets []string
 	// CredentialID names the session or token behind the request, so that its
 	// sockets can be closed when it ends.
 	CredentialID string

@@ -11,6 +11,7 @@ const (
 	HostOffline  HostState = "offline"
 	HostLost     HostState = "lost"
 	HostDraining HostState = "draining"
+	HostRevoked  HostState = "revoked"
 )
 
 // AdminHost is a relay host as admins see it.
@@ -25,8 +26,20 @@ type AdminHost struct {
 	Inflight, Max int
 	OpenRuns      int
 	Capabilities  []string
+	// Generations are Hello.ConfigGenerations.
+	Generations   []int
+	Labels        []string
 	Routes        int
 	Since, SeenAt time.Time
+	JoinedAt      time.Time
+	// ClockOffset is how far the host's clock is ahead of the gateway's, RoundTrip the
+	// time of a heartbeat there and back; Measured tells that both are known.
+	ClockOffset, RoundTrip time.Duration
+	Measured               bool
+	// Links counts the links of this host since the gateway started.
+	Links int
+	// LastError is why the last link ended, "" for one that ended in good order.
+	LastError string
 }
 
 // AdminRoute is one catalog entry: a model that a provider of a host serves.

@@ -47,6 +47,7 @@ type Credential struct {
 	SecretHash string // SHA-256 of the secret, hex
 	Name       string // of a token
 	Scopes     []Scope
+	Targets    []string // target refs, for ScopeControl
 	CreatedAt  time.Time
 	SeenAt     time.Time // last use, to about a minute
 	ExpiresAt  time.Time // zero: never
@@ -93,4 +94,12 @@ const (
 	AuditOrgLimitsChanged    AuditAction = "org_limits_changed"
 	AuditMemberLimitsChanged AuditAction = "member_limits_changed"
 	AuditEntitlementChanged  AuditAction = "entitlement_changed"
+
+	AuditHostInvited  AuditAction = "host_invited"
+	AuditHostJoined   AuditAction = "host_joined"
+	AuditHostRenamed  AuditAction = "host_renamed"
+	AuditHostLabelled AuditAction = "host_labelled"
+	AuditHostDrained  AuditAction = "host_drained"
+	AuditHostResumed  AuditAction = "host_resumed"
+	AuditHostRevoked  AuditAction = "host_revoked"
 )

@@ -15,6 +15,9 @@ type RunWork struct {
 	// Commands are those not yet answered, in order of Seq; the next is sent only
 	// when the one before was acknowledged (decisions §2.21).
 	Commands []wire.CommandMessage
+	// Generation is the generation of settings that the host must understand for
+	// Commands[0]; 0 for none (AD78, FR38).
+	Generation int
 	// Idle is set when the run has no command and no turn that its host still
 	// owes an end: the attachment may be closed.
 	Idle bool
@@ -26,6 +29,9 @@ type RunWork struct {
 type Ledger interface {
 	// OpenRuns lists the runs of a host that are not idle.
 	OpenRuns(ctx context.Context, hostID string) ([]string, error)
+	// HostOf names the host that owns a run, and tells whether the run is idle. It
+	// changes nothing. Errors: not_found.
+	HostOf(ctx context.Context, runID string) (hostID string, idle bool, err error)
 	// Work gives what a run needs. Commands that it gives are marked as sent,
 	// durably, before it returns: from then on a cancel must go through the host.
 	Work(ctx context.Context, runID string) (RunWork, error)

@@ -24,6 +24,20 @@ func (s *Service) OpenRuns(ctx context.Context, hostID string) (runs []string, e
 	return runs, err
 }
 
+// HostOf names the host that owns a run; see gateway.Ledger.
+func (s *Service) HostOf(ctx context.Context, runID string) (hostID string, idle bool, err error) {
+	err = s.store.View(ctx, func(tx gateway.ChatTx) error {
+		run, err := tx.Run(ctx, runID)
+		if err != nil {
+			return missing(err)
+		}
+		busy, err := tx.RunBusy(ctx, runID)
+		hostID, idle = run.HostID, !busy
+		return err
+	})
+	return hostID, idle, err
+}
+
 // Work gives what a run needs; see gateway.Ledger.
 func (s *Service) Work(ctx context.Context, runID string) (gateway.RunWork, error) {
 	var work gateway.RunWork

@@ -149,6 +149,16 @@ func (l *ledger) OpenRuns(_ context.Context, hostID string) ([]string, error) {
 	return open, l.fails("OpenRuns")
 }
 
+func (l *ledger) HostOf(_ context.Context, runID string) (hostID string, idle bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.runs[runID]
+	if r == nil {
+		return "", false, wire.NewError(wire.CodeNotFound, "no such run")
+	}
+	return r.host, r.idle(), l.fails("HostOf")
+}
+
 func (l *ledger) Work(_ context.Context, runID string) (gateway.RunWork, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,10 @@ type (
 		Version      string   `json:"version" validate:"required,maxbytes=64"`
 		Protocols    []string `json:"protocols" validate:"required,max=16,dive,required,maxbytes=64"`
 		Capabilities []string `json:"capabilities" validate:"present,max=64,dive,required,maxbytes=64"`
-		ClockMs      int64    `json:"clockMs"`
+		// ConfigGenerations are the generations of a turn's settings that the host
+		// understands (AD78, FR38); none means only the first.
+		ConfigGenerations []int `json:"configGenerations,omitempty" validate:"max=16,dive,min=1"`
+		ClockMs           int64 `json:"clockMs"`
 	}
 	// Attached answers Attach: RuntimeCursor is the highest sequence number that
 	// the host knows to be acknowledged for the run.
@@ -59,9 +62,18 @@ type (
 		// Error is set in place of Catalog when no catalog can be made (RH16, RH17).
 		Error *ErrorBody `json:"error,omitempty"`
 	}
-	// Heartbeat goes both ways.
+	// Heartbeat goes both ways. EchoMs is ClockMs of the peer's last one and HeldMs
+	// how long ago that came, so that the peer knows the round trip and, from it, how
+	// far the two clocks are apart; both are 0 while there was none.
 	Heartbeat struct {
 		ClockMs int64 `json:"clockMs"`
+		EchoMs  int64 `json:"echoMs,omitempty"`
+		HeldMs  int64 `json:"heldMs,omitempty"`
+	}
+	// Draining tells that the host takes no new prompt any more and leaves once its
+	// turns have ended and are acknowledged (RH62).
+	Draining struct {
+		Reason string `json:"reason"`
 	}
 	// Offline is the last word of a host that leaves in good order.
 	Offline struct {
@@ -87,6 +99,9 @@ type (
 		WorkspaceID string `json:"workspaceId" validate:"required,relayid"`
 		// Cursor is the highest sequence number that the gateway holds durably.
 		Cursor uint64 `json:"cursor" validate:"present,max=9007199254740991"`
+		// Challenge, where it is set, has the host journal its catalog into the run as
+		// a runtime.catalog event (RH15, RH47, RH60).
+		Challenge string `json:"challenge,omitempty" validate:"omitempty,challenge"`
 	}
 	// CommandMessage carries one command; Seq is per run and rises.
 	CommandMessage struct {
@@ -106,6 +121,22 @@ type (
 	// CatalogRequest asks for the catalog (RH15).
 	CatalogRequest struct {
 		Challenge string `json:"challenge" validate:"required,challenge"`
+	}
+	// Drain asks the host to drain: to take no new prompt, and to stay linked.
+	// Resume set takes that back.
+	Drain struct {
+		Reason string `json:"reason"`
+		Resume bool   `json:"resume,omitempty"`
+	}
+	// Revoked is the last word to a host whose credential was revoked: it does not
+	// come back by itself.
+	Revoked struct {
+		Reason string `json:"reason"`
+	}
+	// Goaway tells that the gateway ends the link, and after how long to return.
+	Goaway struct {
+		Reason       string `json:"reason"`
+		RetryAfterMs int64  `json:"retryAfterMs" validate:"min=0"`
 	}
 )
 
@@ -149,3 +180,7 @@ func (CommandMessage) linkMessage() {}
 func (CursorMessage) linkMessage()  {}
 func (Detach) linkMessage()         {}
 func (CatalogRequest) linkMessage() {}
+func (Draining) linkMessage()       {}
+func (Drain) linkMessage()          {}
+func (Revoked) linkMessage()        {}
+func (Goaway) linkMessage()         {}
