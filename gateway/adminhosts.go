@@ -38,6 +38,8 @@ type AdminHost struct {
 	Measured               bool
 	// Links counts the links of this host since the gateway started.
 	Links int
+	// Drained tells that an admin has the host drain, linked or not.
+	Drained bool
 	// LastError is why the last link ended, "" for one that ended in good order.
 	LastError string
 }

@@ -33,15 +33,15 @@ func HTTPStatus(code wire.Code) int {
 	case wire.CodeBadRequest, CodeNotRecallable, CodeTurnNotActive, CodeClientThreadIDInUse,
 		CodeModelUnknown, CodeModelNotAllowed, CodeSetupLinkInvalid, CodeInvitationInvalid:
 		return http.StatusBadRequest
-	case wire.CodeUnauthorized, CodeCredentialsInvalid:
+	case wire.CodeUnauthorized, CodeCredentialsInvalid, wire.CodeInviteInvalid:
 		return http.StatusUnauthorized
 	case CodeInsufficientCredits:
 		return http.StatusPaymentRequired
-	case wire.CodeForbidden:
+	case wire.CodeForbidden, wire.CodeHostRevoked:
 		return http.StatusForbidden
 	case wire.CodeNotFound:
 		return http.StatusNotFound
-	case CodeClientEventIDInUse, CodeLastAdmin:
+	case CodeClientEventIDInUse, CodeLastAdmin, wire.CodeHostExists, wire.CodeChallengeStale:
 		return http.StatusConflict
 	case wire.CodeFrameTooLarge, wire.CodePromptTooLarge:
 		return http.StatusRequestEntityTooLarge

@@ -45,19 +45,28 @@ var (
 	// ErrHostKey tells that a host of this id joined with another key and is not
 	// revoked.
 	ErrHostKey = errors.New("another host has this id")
+	// ErrHostRevoked tells that a revoked host joined with the key that was revoked.
+	ErrHostRevoked = errors.New("the key of this host was revoked")
 )
 
 // HostStore keeps the hosts on other machines. Each change and its audit entry are
 // one transaction.
 type HostStore interface {
+	// GatewayID gives the id under which hosts know this installation; the first call
+	// makes it fresh. It never changes.
+	GatewayID(ctx context.Context, fresh string) (string, error)
 	CreateHostInvite(ctx context.Context, i HostInvite, a AuditEntry) error
 	// HostInvites lists those that are not used and not expired, newest first.
 	HostInvites(ctx context.Context, now time.Time) ([]HostInvite, error)
+	// RevokeHostInvite ends one that could be used; ErrNoRow if there is none.
 	RevokeHostInvite(ctx context.Context, id string, now time.Time, a AuditEntry) error
 	// JoinHost spends an invitation and stores its host, with the name and the labels
 	// of the invitation where it has some. The same invitation, host and key again
-	// give the stored host once more: a host whose answer was lost asks again. A revoked
-	// host joins again with a new key. Errors: ErrInviteSpent, ErrHostKey.
+	// give the stored host once more: a host whose answer was lost asks again. A live
+	// host that joins with another invitation and its own key spends it and stays as it
+	// is; a revoked one joins again with a new key. The entry gets the org and the
+	// account of the invitation, and is written when something changed. Errors, after
+	// which the invitation stands: ErrInviteSpent, ErrHostKey, ErrHostRevoked.
 	JoinHost(ctx context.Context, secretHash string, h RelayHost, now time.Time, a AuditEntry) (RelayHost, error)
 	// RelayHosts lists all, revoked ones too, in the order in which they joined.
 	RelayHosts(ctx context.Context) ([]RelayHost, error)
@@ -66,6 +75,7 @@ type HostStore interface {
 	// ChangeHost alters name, labels, DrainedAt and RevokedAt of a host that is not
 	// revoked. ErrNoRow if there is none.
 	ChangeHost(ctx context.Context, id string, alter func(*RelayHost), a AuditEntry) (RelayHost, error)
-	// SawHost notes when a host was linked, and its version.
+	// SawHost notes when a host was linked, and its version unless that is "". Time
+	// never runs back.
 	SawHost(ctx context.Context, id, version string, at time.Time) error
 }

@@ -71,12 +71,26 @@ const (
 	CodeTurnDeadline             Code = "turn_deadline"
 )
 
+// Codes with which a gateway refuses a relay host.
+const (
+	// CodeInviteInvalid is for an invitation that is unknown, used or too old; which of
+	// them is not told.
+	CodeInviteInvalid Code = "invite_invalid"
+	// CodeHostExists is for an id under which another host is joined.
+	CodeHostExists Code = "host_exists"
+	// CodeHostRevoked is for a host, or a key, that an admin has revoked.
+	CodeHostRevoked Code = "host_revoked"
+	// CodeChallengeStale is for a nonce that is not of this gateway, too old, or was
+	// used: a new one helps.
+	CodeChallengeStale Code = "challenge_stale"
+)
+
 // retryable tells whether the same command with the same key may succeed later.
 func retryable(c Code) bool {
 	switch c {
 	case CodeOwnerBusy, CodeInferenceBusy, CodeTurnActive, CodePersistFailed, CodeStartFailed,
 		CodeNativeUnavailable, CodeInterruptFailed, CodeRateLimited, CodeStorageUnavailable,
-		CodeShuttingDown, CodeInternal, CodeHostOffline:
+		CodeShuttingDown, CodeInternal, CodeHostOffline, CodeChallengeStale:
 		return true
 	}
 	return false

@@ -61,7 +61,7 @@ func newValidator() *validator.Validate {
 		limit, err := strconv.Atoi(fl.Param())
 		return err == nil && fl.Field().Len() <= limit
 	})
-	for _, warm := range [...]any{PromptRequest{Images: []Image{{}}}, RunControl{}, Hello{}, Attach{}, CommandMessage{}, CursorMessage{}, Steer{}, Receipt{}} {
+	for _, warm := range [...]any{PromptRequest{Images: []Image{{}}}, RunControl{}, HostJoin{}, Hello{}, Attach{}, CommandMessage{}, CursorMessage{}, Steer{}, Receipt{}} {
 		_ = v.Struct(warm)
 	}
 	return v
