@@ -211,5 +211,5 @@ func joinOnce(ctx context.Context, host *hostParts, gw *gatewayParts) error {
 	}()
 	err := gw.hosts.Serve(ctx, host.target, gatewayEnd)
 	cancel()
-	return errors.Join(err, <-served, hostEnd.Close(), gatewayEnd.Close())
+	return errors.Join(err, <-served, hostEnd.Close(link.Ending{}), gatewayEnd.Close(link.Ending{}))
 }

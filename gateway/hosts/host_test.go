@@ -90,6 +90,10 @@ func (h *relayHost) Room() wire.Room {
 	return h.room
 }
 
+func (h *relayHost) Draining() (string, bool) { return "", false }
+
+func (h *relayHost) Drain(string, bool) {}
+
 func (h *relayHost) Watch(fn func()) func() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -207,8 +207,8 @@ func connectReal(t *testing.T, registry *hosts.Registry, host realHost) (cut fun
 	ends.Go(func() { _ = link.ServeHost(context.Background(), hostConn, host, link.HostOptions{}) })
 	ends.Go(func() { _ = registry.Serve(context.Background(), "host_1", gatewayConn) })
 	return func() {
-		_ = hostConn.Close()
-		_ = gatewayConn.Close()
+		_ = hostConn.Close(link.Ending{})
+		_ = gatewayConn.Close(link.Ending{})
 		ends.Wait()
 	}
 }

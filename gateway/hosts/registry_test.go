@@ -81,7 +81,7 @@ func TestRH53_LostAcknowledgementIsAskedForAgain(t *testing.T) {
 		turn := g.prompt("run_1")
 		// The host applies the command, and the link is gone before it answers.
 		g.host.busy = func(wire.CommandMessage) *wire.ErrorBody {
-			_ = first.gatewayConn.Close()
+			_ = first.gatewayConn.Close(link.Ending{})
 			return nil
 		}
 		g.wake("run_1")

@@ -101,8 +101,8 @@ func (g *rig) connect(h *relayHost) *linked {
 
 // cut breaks the link off without a word.
 func (l *linked) cut() {
-	_ = l.hostConn.Close()
-	_ = l.gatewayConn.Close()
+	_ = l.hostConn.Close(link.Ending{})
+	_ = l.gatewayConn.Close(link.Ending{})
 	l.ends.Wait()
 }
 

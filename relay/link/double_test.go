@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -21,6 +22,8 @@ type scriptedHost struct {
 	catalog   wire.CatalogMessage
 	watch     func()
 	attachErr error
+	draining  string   // why it drains; empty if it does not
+	drains    []string // what the gateway asked for
 }
 
 func newScriptedHost() *scriptedHost {
@@ -65,6 +68,22 @@ func (h *scriptedHost) Room() wire.Room {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.room
+}
+
+func (h *scriptedHost) Draining() (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.draining, h.draining != ""
+}
+
+func (h *scriptedHost) Drain(reason string, resume bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draining = reason
+	if resume {
+		h.draining = ""
+	}
+	h.drains = append(h.drains, fmt.Sprintf("%s/%v", reason, resume))
 }
 
 func (h *scriptedHost) Watch(fn func()) func() {
@@ -256,6 +275,7 @@ type recorder struct {
 	rooms    chan wire.Room
 	catalogs chan wire.CatalogMessage
 	offline  chan wire.Offline
+	draining chan wire.Draining
 	receipts chan wire.Receipt
 }
 
@@ -265,7 +285,7 @@ func newRecorder() *recorder {
 		attached: make(chan wire.Attached, enough), refused: make(chan wire.Refused, enough),
 		acks: make(chan wire.Ack, enough), events: make(chan wire.EventMessage, enough),
 		rooms: make(chan wire.Room, enough), catalogs: make(chan wire.CatalogMessage, enough),
-		offline: make(chan wire.Offline, enough), receipts: make(chan wire.Receipt, enough),
+		offline: make(chan wire.Offline, enough), draining: make(chan wire.Draining, enough), receipts: make(chan wire.Receipt, enough),
 	}
 }
 
@@ -277,6 +297,7 @@ func (r *recorder) Receipt(m wire.Receipt)        { r.receipts <- m }
 func (r *recorder) Room(m wire.Room)              { r.rooms <- m }
 func (r *recorder) Catalog(m wire.CatalogMessage) { r.catalogs <- m }
 func (r *recorder) Offline(m wire.Offline)        { r.offline <- m }
+func (r *recorder) Draining(m wire.Draining)      { r.draining <- m }
 
 func take[T any](t *testing.T, from <-chan T) T {
 	t.Helper()

@@ -19,6 +19,13 @@ const maxQueuedPerRun = 256
 type HostOptions struct {
 	// Logger gets what the other end is not told; nil discards it.
 	Logger *slog.Logger
+	// Silence is how long the gateway may be silent; 0 is MaxSilence.
+	Silence time.Duration
+	// Revoked is told that the gateway does not know this host any longer; Goaway
+	// that the link will end and after how long to return. Both may be nil, run in the
+	// link's reader and must not block.
+	Revoked func(reason string)
+	Goaway  func(after time.Duration)
 }
 
 // ServeHost serves host over conn until ctx ends or the link does. It says hello,
@@ -26,15 +33,15 @@ type HostOptions struct {
 // comment for order and goroutines. It closes conn and every attachment.
 //
 // The error is nil when ctx ended (the gateway was told that the host goes
-// offline), ErrClosed or the transport's error when the link was lost, ErrSilent,
-// or a *ProtocolError, which names a version gap.
-func ServeHost(ctx context.Context, conn Conn, host Host, o HostOptions) error {
-	defer func() { _ = conn.Close() }()
+// offline), ErrClosed, an *EndedError or the transport's error when the link was
+// lost, ErrSilent, a *RevokedError, or a *ProtocolError, which names a version gap.
+func ServeHost(ctx context.Context, conn Conn, host Host, o HostOptions) (err error) {
+	defer func() { _ = conn.Close(endingFor(err)) }()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &hostLink{
-		peer: newPeer(conn), host: host, log: o.Logger,
+		peer: newPeer(conn, o.Silence), host: host, log: o.Logger, told: o,
 		runs: map[string]*hostRun{}, changed: make(chan struct{}, 1),
 	}
 	welcome, err := s.handshake(ctx)
@@ -61,6 +68,7 @@ type hostLink struct {
 	*peer
 	host         Host
 	log          *slog.Logger
+	told         HostOptions
 	capabilities []string
 	stop         context.CancelCauseFunc
 	goroutines   sync.WaitGroup
@@ -91,7 +99,7 @@ func (s *hostLink) handshake(ctx context.Context) (wire.Welcome, error) {
 		return wire.Welcome{}, misuse("%T in place of the welcome", m)
 	case !slices.Contains(hello.Protocols, welcome.Protocol):
 		return wire.Welcome{}, skew(hello.Protocols, welcome.Protocol)
-	case welcome.HeartbeatMs <= 0:
+	case welcome.HeartbeatMs <= 0 || welcome.HeartbeatMs > maxHeartbeat.Milliseconds():
 		return wire.Welcome{}, misuse("a heartbeat of %d ms", welcome.HeartbeatMs)
 	}
 	return welcome, nil
@@ -144,6 +152,28 @@ func (s *hostLink) take(ctx context.Context, m wire.LinkMessage) error {
 	case wire.Heartbeat:
 		return nil
 	}
+	return s.takeOrder(m)
+}
+
+// takeOrder takes what the gateway says to the whole host.
+func (s *hostLink) takeOrder(m wire.LinkMessage) error {
+	switch m := m.(type) {
+	case wire.Drain:
+		s.host.Drain(m.Reason, m.Resume)
+		signal(s.changed)
+		return nil
+	case wire.Goaway:
+		s.log.Info("link: the gateway will end the link", "reason", shown(m.Reason), "retryAfterMs", m.RetryAfterMs)
+		if s.told.Goaway != nil {
+			s.told.Goaway(time.Duration(min(m.RetryAfterMs, maxRetryAfter.Milliseconds())) * time.Millisecond)
+		}
+		return nil
+	case wire.Revoked:
+		if s.told.Revoked != nil {
+			s.told.Revoked(m.Reason)
+		}
+		return &RevokedError{Reason: m.Reason}
+	}
 	return misuse("a host cannot take a %T", m)
 }
 
@@ -164,11 +194,13 @@ func (s *hostLink) put(ctx context.Context, runID string, m any) error {
 	return nil
 }
 
-// publish pushes Room when it changed, answers catalog requests, and repeats the
-// catalog under its last challenge when it is no longer what was sent.
+// publish pushes Room when it changed, says when the host begins to drain, answers
+// catalog requests, and repeats the catalog under its last challenge when it is no
+// longer what was sent.
 func (s *hostLink) publish(ctx context.Context) {
 	defer s.host.Watch(func() { signal(s.changed) })()
 	var room *wire.Room
+	var drained bool
 	var catalog *wire.CatalogMessage
 	for {
 		if now := s.host.Room(); room == nil || *room != now {
@@ -177,6 +209,11 @@ func (s *hostLink) publish(ctx context.Context) {
 			}
 			room = &now
 		}
+		reason, draining := s.host.Draining()
+		if draining && !drained && s.send(ctx, wire.Draining{Reason: reason}) != nil {
+			return
+		}
+		drained = draining
 		if !s.publishCatalog(ctx, &catalog) {
 			return
 		}

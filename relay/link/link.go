@@ -13,7 +13,9 @@
 //     the turn has decided, which holds nothing up. Steers pass only where both ends
 //     agreed on wire.CapabilitySteer.
 //   - Both ends send a heartbeat and end the link after MaxSilence without any
-//     message.
+//     message. Heartbeats echo each other, so both know the round trip and how far
+//     the clocks are apart.
+//   - An end that closes says why (Ending); the other end learns it as EndedError.
 //   - An end returns only after all of its goroutines have ended.
 //
 // Goroutines of a host's end: the caller of ServeHost reads; one goroutine beats,
@@ -30,12 +32,15 @@ import (
 
 // Conn is one end of a link. Send and Receive may be called from different
 // goroutines, each from one at a time. Messages arrive in order, once, or the
-// link ends. After Close of either end both calls fail with ErrClosed; Receive
-// first gives what the other end had sent before it closed.
+// link ends. After Close of either end both calls fail with an error that is
+// ErrClosed; Receive first gives what the other end had sent before it closed, and
+// then an *EndedError if that gave a reason. A fault of the other end is a
+// *ProtocolError. Of several endings the first counts. Close is safe to call from
+// anywhere and takes a few seconds at most.
 type Conn interface {
 	Send(ctx context.Context, m wire.LinkMessage) error
 	Receive(ctx context.Context) (wire.LinkMessage, error)
-	Close() error
+	Close(e Ending) error
 }
 
 // Host is what a link serves: the relay host behind it. Errors are *wire.Error.
@@ -47,8 +52,12 @@ type Host interface {
 	// Catalog answers a catalog request with what is configured now.
 	Catalog(ctx context.Context, challenge string) (wire.CatalogMessage, error)
 	Room() wire.Room
-	// Watch calls fn when Room or the readiness of a route changed; fn must not
-	// block.
+	// Draining tells whether the host takes no new prompt, and why (RH62).
+	Draining() (reason string, yes bool)
+	// Drain is the gateway's wish that the host drains; resume takes it back.
+	Drain(reason string, resume bool)
+	// Watch calls fn when Room, Draining or the readiness of a route changed; fn must
+	// not block.
 	Watch(fn func()) (stop func())
 }
 

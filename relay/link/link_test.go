@@ -68,12 +68,12 @@ func TestHandshake_DoesNotWaitForEver(t *testing.T) {
 		if _, err := link.Open(t.Context(), gatewayConn, link.SessionOptions{}); err == nil {
 			t.Error("opened without a hello")
 		}
-		_ = hostConn.Close()
+		_ = hostConn.Close(link.Ending{})
 		hostConn, gatewayConn = link.Pipe()
 		if err := link.ServeHost(t.Context(), hostConn, newScriptedHost(), link.HostOptions{}); err == nil {
 			t.Error("served without a welcome")
 		}
-		_ = gatewayConn.Close()
+		_ = gatewayConn.Close(link.Ending{})
 		if waited := time.Since(start); waited > time.Minute {
 			t.Errorf("waited %s", waited)
 		}
@@ -329,7 +329,7 @@ func TestMisuse_EndsTheLink(t *testing.T) {
 			t.Errorf("the host ends with %v", err)
 		}
 	}
-	_ = gatewayConn.Close()
+	_ = gatewayConn.Close(link.Ending{})
 }
 
 func TestHeartbeats_KeepAnIdleLinkAlive(t *testing.T) {

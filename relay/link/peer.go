@@ -21,9 +21,12 @@ const (
 
 	handshakeTimeout = 10 * time.Second
 	farewellTimeout  = 2 * time.Second
+	// maxHeartbeat and maxRetryAfter bound what a gateway may ask for.
+	maxHeartbeat  = time.Hour
+	maxRetryAfter = time.Hour
 )
 
-// ErrSilent is why a link ended whose other end said nothing for MaxSilence.
+// ErrSilent is why a link ended whose other end said nothing for too long.
 var ErrSilent = errors.New("link: the other end is silent")
 
 // ProtocolError is a fault of the other end that ends the link.
@@ -47,31 +50,49 @@ type peer struct {
 	// ends with the context.
 	turn chan struct{}
 	// heard is when the last message came, in nanoseconds of Unix time.
-	heard atomic.Int64
+	heard   atomic.Int64
+	silence time.Duration
+	clock   clock
+	// asked is signalled when the other end waits for its first echo.
+	asked chan struct{}
 }
 
-func newPeer(conn Conn) *peer {
-	p := &peer{conn: conn, turn: make(chan struct{}, 1)}
+// newPeer takes 0 for MaxSilence.
+func newPeer(conn Conn, silence time.Duration) *peer {
+	if silence == 0 {
+		silence = MaxSilence
+	}
+	p := &peer{conn: conn, turn: make(chan struct{}, 1), silence: silence, asked: make(chan struct{}, 1)}
 	p.heard.Store(time.Now().UnixNano())
 	return p
 }
 
 func (p *peer) send(ctx context.Context, m wire.LinkMessage) error {
+	return p.sendMade(ctx, func() wire.LinkMessage { return m })
+}
+
+// sendMade makes the message when it is its turn.
+func (p *peer) sendMade(ctx context.Context, build func() wire.LinkMessage) error {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { <-p.turn }()
-	return p.conn.Send(ctx, m)
+	return p.conn.Send(ctx, build())
 }
 
 func (p *peer) receive(ctx context.Context) (wire.LinkMessage, error) {
 	m, err := p.conn.Receive(ctx)
-	if err == nil {
-		p.heard.Store(time.Now().UnixNano())
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	now := time.Now()
+	p.heard.Store(now.UnixNano())
+	if beat, ok := m.(wire.Heartbeat); ok && p.clock.take(beat, now) {
+		signal(p.asked)
+	}
+	return m, nil
 }
 
 // beat sends heartbeats until ctx ends, or until the other end is given up.
@@ -83,10 +104,14 @@ func (p *peer) beat(ctx context.Context, every time.Duration) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case now := <-tick.C:
-			if now.Sub(time.Unix(0, p.heard.Load())) >= MaxSilence {
+			if now.Sub(time.Unix(0, p.heard.Load())) >= p.silence {
 				return ErrSilent
 			}
-			if err := p.sendHeartbeat(ctx, now); err != nil {
+			if err := p.sendHeartbeat(ctx); err != nil {
+				return err
+			}
+		case <-p.asked:
+			if err := p.sendHeartbeat(ctx); err != nil {
 				return err
 			}
 		}
@@ -95,10 +120,10 @@ func (p *peer) beat(ctx context.Context, every time.Duration) error {
 
 // sendHeartbeat gives up a transport that takes nothing: such a peer is as good
 // as silent.
-func (p *peer) sendHeartbeat(ctx context.Context, now time.Time) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, MaxSilence, ErrSilent)
+func (p *peer) sendHeartbeat(ctx context.Context) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, p.silence, ErrSilent)
 	defer cancel()
-	return p.send(bounded, wire.Heartbeat{ClockMs: now.UnixMilli()})
+	return p.sendMade(bounded, func() wire.LinkMessage { return p.clock.beat(time.Now()) })
 }
 
 // common gives those of offered that are wanted, in the order of offered.

@@ -2,14 +2,10 @@ package link
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/fairlead/fairlead/relay/wire"
 )
-
-// ErrClosed is what Send and Receive fail with once either end was closed.
-var ErrClosed = errors.New("link: closed")
 
 // pipeBuffer is how many messages of one direction may wait for their receiver.
 const pipeBuffer = 64
@@ -21,16 +17,17 @@ func Pipe() (host, gateway Conn) {
 	up := make(chan wire.LinkMessage, pipeBuffer)
 	down := make(chan wire.LinkMessage, pipeBuffer)
 	a, b := newEnd(up, down), newEnd(down, up)
-	a.peer, b.peer = b.closed, a.closed
+	a.peer, b.peer = b, a
 	return a, b
 }
 
 type pipeEnd struct {
 	out    chan<- wire.LinkMessage
 	in     <-chan wire.LinkMessage
-	closed chan struct{}
-	peer   <-chan struct{}
+	peer   *pipeEnd
 	once   sync.Once
+	ending Ending // how this end was closed; set before closed is
+	closed chan struct{}
 }
 
 func newEnd(out chan<- wire.LinkMessage, in <-chan wire.LinkMessage) *pipeEnd {
@@ -39,14 +36,14 @@ func newEnd(out chan<- wire.LinkMessage, in <-chan wire.LinkMessage) *pipeEnd {
 
 // Send fails at once when either end is closed, even if there is room.
 func (p *pipeEnd) Send(ctx context.Context, m wire.LinkMessage) error {
-	if p.over(ctx) {
-		return p.fault(ctx)
+	if err := p.fault(ctx); err != nil {
+		return err
 	}
 	select {
 	case p.out <- m:
 		return nil
 	case <-p.closed:
-	case <-p.peer:
+	case <-p.peer.closed:
 	case <-ctx.Done():
 	}
 	return p.fault(ctx)
@@ -65,35 +62,45 @@ func (p *pipeEnd) Receive(ctx context.Context) (wire.LinkMessage, error) {
 		return nil, ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-p.peer:
+	case <-p.peer.closed:
 	}
 	select {
 	case m := <-p.in:
 		return m, nil
 	default:
-		return nil, ErrClosed
+		return nil, p.over()
 	}
 }
 
-func (p *pipeEnd) Close() error {
-	p.once.Do(func() { close(p.closed) })
+func (p *pipeEnd) Close(e Ending) error {
+	p.once.Do(func() {
+		p.ending = e
+		close(p.closed)
+	})
 	return nil
 }
 
-func (p *pipeEnd) over(ctx context.Context) bool {
+// over is why nothing passes any more, nil while the pipe is open.
+func (p *pipeEnd) over() error {
 	select {
 	case <-p.closed:
-	case <-p.peer:
-	case <-ctx.Done():
+		return ErrClosed
 	default:
-		return false
 	}
-	return true
+	select {
+	case <-p.peer.closed:
+	default:
+		return nil
+	}
+	if p.peer.ending.normal() {
+		return ErrClosed
+	}
+	return &EndedError{p.peer.ending}
 }
 
 func (p *pipeEnd) fault(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return ErrClosed
+	return p.over()
 }

@@ -15,7 +15,7 @@ import (
 func TestPipe_KeepsOrderBothWays(t *testing.T) {
 	t.Parallel()
 	a, b := link.Pipe()
-	defer a.Close()
+	defer func() { _ = a.Close(link.Ending{}) }()
 	var wg sync.WaitGroup
 	const n = 1000
 	pump := func(c link.Conn) {
@@ -45,7 +45,7 @@ func TestPipe_HoldsASenderUpWhenNobodyReceives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := link.Pipe()
-		defer a.Close()
+		defer func() { _ = a.Close(link.Ending{}) }()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		sent := 0
@@ -83,13 +83,13 @@ func TestPipe_CloseEndsBothEnds(t *testing.T) {
 			}()
 			synctest.Wait()
 			if closeFirst {
-				_ = a.Close()
-				_ = a.Close()
+				_ = a.Close(link.Ending{})
+				_ = a.Close(link.Ending{})
 				if m, err := b.Receive(t.Context()); err != nil || m != (wire.Offline{Reason: "last word"}) {
 					t.Errorf("what was sent before the close: %v, %v", m, err)
 				}
 			} else {
-				_ = b.Close()
+				_ = b.Close(link.Ending{})
 			}
 			if err := <-blocked; !errors.Is(err, link.ErrClosed) {
 				t.Errorf("a waiting Receive gives %v", err)

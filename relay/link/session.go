@@ -26,6 +26,9 @@ type Handler interface {
 	Receipt(wire.Receipt)
 	Room(wire.Room)
 	Catalog(wire.CatalogMessage)
+	// Draining tells that the host takes no new prompt any more (RH62); it comes once
+	// for each time that it begins.
+	Draining(wire.Draining)
 	// Offline is the last word of a host that leaves in good order.
 	Offline(wire.Offline)
 }
@@ -36,6 +39,8 @@ type SessionOptions struct {
 	Capabilities []string
 	// Heartbeat is what both ends keep to; 0 is HeartbeatEvery.
 	Heartbeat time.Duration
+	// Silence is how long the host may be silent; 0 is MaxSilence.
+	Silence time.Duration
 }
 
 // Session is a gateway's end of an open link. Its sending methods are safe for
@@ -54,9 +59,9 @@ func Open(ctx context.Context, conn Conn, o SessionOptions) (*Session, error) {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = HeartbeatEvery
 	}
-	s := &Session{peer: newPeer(conn), heartbeat: o.Heartbeat}
+	s := &Session{peer: newPeer(conn, o.Silence), heartbeat: o.Heartbeat}
 	if err := s.handshake(ctx, o.Capabilities); err != nil {
-		_ = conn.Close()
+		_ = conn.Close(endingFor(err))
 		return nil, err
 	}
 	return s, nil
@@ -101,11 +106,13 @@ func (s *Session) Heard() time.Time { return time.Unix(0, s.peer.heard.Load()) }
 func (s *Session) Serve(ctx context.Context, h Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var beats sync.WaitGroup
+	signal(s.peer.asked) // so that the first round trip is known soon
 	beats.Go(func() { stop(s.peer.beat(ctx, s.heartbeat)) })
 	stop(s.read(ctx, h))
 	beats.Wait()
-	_ = s.Close()
-	return context.Cause(ctx)
+	cause := context.Cause(ctx)
+	_ = s.End(endingFor(cause)) // the transport may have ended before
+	return cause
 }
 
 func (s *Session) read(ctx context.Context, h Handler) error {
@@ -139,6 +146,8 @@ func (s *Session) deliver(m wire.LinkMessage, h Handler) error {
 		h.Room(m)
 	case wire.CatalogMessage:
 		h.Catalog(m)
+	case wire.Draining:
+		h.Draining(m)
 	case wire.Offline:
 		h.Offline(m)
 	case wire.Heartbeat:
@@ -177,5 +186,25 @@ func (s *Session) RequestCatalog(ctx context.Context, challenge string) error {
 	return s.peer.send(ctx, wire.CatalogRequest{Challenge: challenge})
 }
 
-// Close ends the link; Serve returns soon after.
-func (s *Session) Close() error { return s.peer.conn.Close() }
+// Drain asks the host to take no new prompt; resume takes that back.
+func (s *Session) Drain(ctx context.Context, reason string, resume bool) error {
+	return s.peer.send(ctx, wire.Drain{Reason: reason, Resume: resume})
+}
+
+// Revoke tells the host that it is not to come back. End follows.
+func (s *Session) Revoke(ctx context.Context, reason string) error {
+	return s.peer.send(ctx, wire.Revoked{Reason: reason})
+}
+
+// Goaway tells the host that the link will end, and after how long to return. End
+// follows.
+func (s *Session) Goaway(ctx context.Context, reason string, retryAfter time.Duration) error {
+	return s.peer.send(ctx, wire.Goaway{Reason: reason, RetryAfterMs: retryAfter.Milliseconds()})
+}
+
+// Clock gives how far the host's clock is ahead of this one's, and the round trip
+// that told, the shortest of the last few; ok is false while none is known.
+func (s *Session) Clock() (offset, roundTrip time.Duration, ok bool) { return s.peer.clock.read() }
+
+// End ends the link as e says, unless it has ended before; Serve returns soon after.
+func (s *Session) End(e Ending) error { return s.peer.conn.Close(e) }

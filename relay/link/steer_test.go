@@ -133,7 +133,7 @@ func TestSteer_OnlyWhereBothAgreed(t *testing.T) {
 	t.Run("to the gateway", func(t *testing.T) {
 		t.Parallel()
 		hostConn, gatewayConn := link.Pipe()
-		defer func() { _ = hostConn.Close() }()
+		defer func() { _ = hostConn.Close(link.Ending{}) }()
 		if err := hostConn.Send(t.Context(), newScriptedHost().hello); err != nil {
 			t.Fatal(err)
 		}
