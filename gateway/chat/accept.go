@@ -99,7 +99,7 @@ func (s *Service) acceptFresh(ctx context.Context, u *unit, m *sending) (done ac
 		return done, s.interruptFor(ctx, u, m, th)
 	case !idle(th):
 		done.settled = true
-	case th.Waiting == 0 && wire.CodeOf(m.routeErr) == gateway.CodeRouteUnavailable:
+	case th.Waiting == 0 && wire.CodeOf(m.routeErr) == gateway.CodeRouteUnavailable && !s.resting.Load():
 		return done, m.routeErr
 	}
 	return done, nil

@@ -267,9 +267,9 @@ func (s *Service) drain(ctx context.Context, threadID string) error {
 }
 
 // launch is drain with a first candidate, if there is one, whose route is known;
-// done is told of every claim.
+// done is told of every claim. After Rest it claims nothing.
 func (s *Service) launch(ctx context.Context, threadID string, first *candidate, done func(claimed)) error {
-	for {
+	for !s.resting.Load() {
 		c, err := first, error(nil)
 		if first = nil; c == nil {
 			c, err = s.next(ctx, threadID)
@@ -287,6 +287,7 @@ func (s *Service) launch(ctx context.Context, threadID string, first *candidate,
 			return nil
 		}
 	}
+	return nil
 }
 
 // next gives the head of the queue with its route, if the thread could start it.

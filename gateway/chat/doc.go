@@ -16,6 +16,9 @@
 // message, which Start and every sweep look for. No turn exists without the message
 // that it took (SQ1).
 //
+// After Rest nothing is claimed: a message that is sent while the program comes to
+// its end waits like any other, and the next Start finds it.
+//
 // A client event id is looked up before anything else. Its first reply is settled
 // once, by the claim or by whoever finds that the message waits, and stands for
 // ever; who is second, in time or at the same moment, gets it too.

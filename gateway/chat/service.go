@@ -125,6 +125,8 @@ type Service struct {
 	doubt      atomic.Bool
 	refreshing sync.Mutex
 
+	// resting is set for good by Rest.
+	resting atomic.Bool
 	// started is when Start was called; it is written before any goroutine starts.
 	started time.Time
 	// life ends with Stop; work started by the service itself runs under it.
@@ -191,6 +193,11 @@ func (s *Service) Start(ctx context.Context) error {
 	})
 	return nil
 }
+
+// Rest starts no turn any more: what is sent from now on is taken, waits in its
+// thread or its org, and is started by the next process (F12). Turns that were made
+// before go on. A claim that is on its way while Rest is called may still succeed.
+func (s *Service) Rest() { s.resting.Store(true) }
 
 // Stop ends the service's goroutines and waits for them. Envelopes that are
 // taken in but not stored yet are stored first, as far as the store answers.
