@@ -24,6 +24,7 @@ var allowed = map[string]string{
 	"gateway":            "relay/wire",
 	"gateway/accounts":   "gateway relay/wire",
 	"gateway/chat":       "gateway relay/wire",
+	"gateway/enroll":     "gateway relay/wire",
 	"gateway/routes":     "gateway relay/wire",
 	"gateway/hosts":      "gateway relay/wire relay/link",
 	"gateway/socket":     "gateway relay/wire",
@@ -32,7 +33,7 @@ var allowed = map[string]string{
 	"gateway/gatewaysql": "gateway relay/wire relay/sqldb",
 	"gateway/gatewaytest": "gateway gateway/gatewaysql gateway/chat gateway/accounts gateway/bus " +
 		"relay/wire relay/sqldb relay/sqldb/pgtest",
-	"gateway/httpd": "gateway gateway/accounts gateway/chat gateway/routes gateway/hosts gateway/usage gateway/socket " +
+	"gateway/httpd": "gateway gateway/accounts gateway/chat gateway/routes gateway/hosts gateway/enroll gateway/usage gateway/socket " +
 		"relay/wire views views/chat views/admin views/account static",
 	"views":         "relay/wire static",
 	"views/chat":    "views relay/wire static",

@@ -10,7 +10,7 @@ import (
 )
 
 const credentialColumns = `c.id, c.kind, c.account_id, c.secret_hash, c.name, c.scopes,
-	c.created_at, c.seen_at, c.expires_at, c.ended_at`
+	c.created_at, c.seen_at, c.expires_at, c.ended_at, c.targets`
 
 func scanCredential(row scanner) (gateway.Credential, error) {
 	var c gateway.Credential
@@ -20,10 +20,10 @@ func scanCredential(row scanner) (gateway.Credential, error) {
 
 // scanCredentialAnd scans credentialColumns and whatever columns follow them.
 func scanCredentialAnd(row scanner, c *gateway.Credential, more ...any) error {
-	var scopes string
+	var scopes, targets string
 	var created, seen, expires, ended int64
 	dest := append([]any{
-		&c.ID, &c.Kind, &c.AccountID, &c.SecretHash, &c.Name, &scopes, &created, &seen, &expires, &ended,
+		&c.ID, &c.Kind, &c.AccountID, &c.SecretHash, &c.Name, &scopes, &created, &seen, &expires, &ended, &targets,
 	}, more...)
 	if err := row.Scan(dest...); err != nil {
 		return err
@@ -31,6 +31,7 @@ func scanCredentialAnd(row scanner, c *gateway.Credential, more ...any) error {
 	for _, scope := range strings.Fields(scopes) {
 		c.Scopes = append(c.Scopes, gateway.Scope(scope))
 	}
+	c.Targets = strings.Fields(targets)
 	c.CreatedAt, c.SeenAt = fromMillis(created), fromMillis(seen)
 	c.ExpiresAt, c.EndedAt = fromMillis(expires), fromMillis(ended)
 	return nil
@@ -50,10 +51,10 @@ func (s *Accounts) StartCredential(ctx context.Context, c gateway.Credential, re
 			return missing(err, "account")
 		}
 		_, err = tx.Exec(ctx, `INSERT INTO credentials
-			(id, kind, account_id, secret_hash, name, scopes, created_at, seen_at, expires_at, ended_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`,
+			(id, kind, account_id, secret_hash, name, scopes, created_at, seen_at, expires_at, ended_at, targets)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)`,
 			c.ID, c.Kind, c.AccountID, c.SecretHash, c.Name, strings.Join(scopes, " "),
-			toMillis(c.CreatedAt), toMillis(c.SeenAt), toMillis(c.ExpiresAt))
+			toMillis(c.CreatedAt), toMillis(c.SeenAt), toMillis(c.ExpiresAt), strings.Join(c.Targets, " "))
 		if err != nil {
 			return err
 		}
