@@ -36,7 +36,7 @@ func (o order) exact(t *Turn) bool {
 // now or by an earlier call (RH27–RH35). It does not wait for the turn, nor for
 // room. Once the turn is reserved, Apply goes on to its end even if ctx ends.
 // Errors, in order of precedence: relay_owner_unbound, relay_run_not_authorized,
-// those of wire.PromptRequest.Validate, relay_binding_mismatch,
+// those of wire.PromptRequest.Validate, relay_binding_mismatch, shutting_down,
 // relay_output_limit_unsupported, relay_route_not_active, relay_turn_active,
 // relay_route_pinned, relay_system_prompt_late, relay_native_unavailable,
 // relay_turn_mismatch, relay_operation_reused, relay_persist_failed,
@@ -107,13 +107,19 @@ func (s *Scope) prepare(ctx context.Context, o order) (Binding, error) {
 		}
 	}
 	exact := o.exact(turn)
+	// An exact retry of a rejected start would start a turn too (trap 21).
+	starts := !exact || turn.StartRejected
+	if starts {
+		if err := s.host.takesPrompts(); err != nil {
+			return b, err
+		}
+	}
 	if !exact {
 		if err := s.host.routeActive(o.cmd); err != nil {
 			return b, err
 		}
 	}
-	// An exact retry of a rejected start would start a turn too (trap 21).
-	if !exact || turn.StartRejected {
+	if starts {
 		if err := s.noTurnActive(ctx, o.cmd.RunID); err != nil {
 			return b, err
 		}

@@ -45,12 +45,13 @@ type Attachment struct {
 	released bool   // Close was called
 }
 
-// Attach opens the scope, binds the account, authorises the run, and applies the
-// gateway's cursor (RH47). Capabilities are those that the link agreed on. Errors:
-// bad_request, relay_owner_invalid, relay_owner_mismatch, relay_target_mismatch,
+// Attach opens the scope, binds the account, authorises the run, applies the
+// gateway's cursor, and journals the catalog if there is a challenge (RH47, RH60).
+// Capabilities are those that the link agreed on. Errors: bad_request,
+// relay_owner_invalid, relay_owner_mismatch, relay_target_mismatch,
 // relay_state_untrusted, relay_command_invalid, relay_other_run_unsettled,
-// relay_inference_busy, relay_persist_failed, relay_store_unavailable,
-// shutting_down.
+// relay_inference_busy, relay_provider_not_ready, relay_catalog_empty,
+// relay_persist_failed, relay_store_unavailable, shutting_down.
 func (h *Host) Attach(ctx context.Context, at wire.Attach, capabilities []string) (*Attachment, error) {
 	if at.Cursor > maxCursor {
 		return nil, wire.NewError(wire.CodeBadRequest, "The cursor is beyond the greatest sequence number.")
@@ -81,6 +82,10 @@ func (a *Attachment) begin(ctx context.Context) error {
 	if !wire.ValidRelayID(a.attach.RunID) {
 		return wire.NewError(wire.CodeCommandInvalid, "An identifier of the attachment is not valid.")
 	}
+	catalog, err := s.host.catalogPayload(a.attach.Challenge)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ready(ctx); err != nil {
@@ -95,11 +100,17 @@ func (a *Attachment) begin(ctx context.Context) error {
 	if err := s.retire(ctx, a.attach.Cursor); err != nil {
 		return err
 	}
+	known := s.run.cursor
+	if catalog != nil {
+		if err := s.announceCatalog(ctx, catalog); err != nil {
+			return err
+		}
+	}
 	if s.attached != nil {
 		s.attached.end(wire.NewError(wire.CodeRunNotAuthorized, "A newer attachment of this scope took over."))
 	}
 	s.releaseClaims()
-	a.cursor, a.given = s.run.cursor, s.run.cursor
+	a.cursor, a.given = known, known
 	s.attached = a
 	s.wakeMu.Lock()
 	s.wake = a.nudge

@@ -36,8 +36,11 @@ type Host struct {
 	idle     *list.List          // of *Scope without users and lease; the front was used last
 	untended map[string]struct{} // scopes to look after
 	changed  bool                // the watchers are to be told
-	watchers map[int]func()
-	nextID   int
+	drain    drain
+	// announced are the catalog events of this process (RH60).
+	announced announced
+	watchers  map[int]func()
+	nextID    int
 }
 
 // Open takes the folder, checks the stored state and takes the leases of the
@@ -205,15 +208,16 @@ func (h *Host) Hello() wire.Hello {
 			wire.CapabilityContinueFrom, wire.CapabilityTurnContext,
 			wire.CapabilityReasoning, wire.CapabilityOutcome, wire.CapabilitySteer,
 		},
-		ClockMs: h.cfg.Now().UnixMilli(),
+		ConfigGenerations: []int{1, 2},
+		ClockMs:           h.cfg.Now().UnixMilli(),
 	}
 }
 
 // Room says how many provider requests run and how many may.
 func (h *Host) Room() wire.Room { return h.leases.room() }
 
-// Watch calls fn when Room or the readiness of a route changed: from the host's
-// goroutine, without a lock, several changes at once as one. fn must not block. A
+// Watch calls fn when Room, the readiness of a route or Draining changed: from the
+// host's goroutine, without a lock, several changes at once as one. fn must not block. A
 // call may still be under way when stop returns.
 func (h *Host) Watch(fn func()) (stop func()) {
 	h.mu.Lock()

@@ -345,7 +345,11 @@ func (s *Scope) owesNothing() bool { return len(s.unsettled) == 0 && len(s.integ
 
 // releaseIfSettled gives the lease back when nothing is owed any more.
 func (s *Scope) releaseIfSettled() {
-	if held, _ := s.host.leases.state(s.key); !held || !s.owesNothing() {
+	if !s.owesNothing() {
+		return
+	}
+	s.host.tellSettled()
+	if held, _ := s.host.leases.state(s.key); !held {
 		return
 	}
 	s.host.leases.release(s.key)
