@@ -263,9 +263,16 @@ type FeedRows interface {
 	FeedHead(ctx context.Context, accountID string) (int64, error)
 }
 
-// AdminRows are the read-outs for admins, newest first, of one org.
+// AdminRows are the read-outs for admins, newest first, of one org, and the record
+// of what admins do.
 type AdminRows interface {
 	AdminBindings(ctx context.Context, orgID string, p Page) ([]AdminBinding, error)
 	AdminTurns(ctx context.Context, orgID string, p Page) ([]AdminTurn, error)
 	AdminQueue(ctx context.Context, orgID string, p Page) ([]AdminQueueItem, error)
+	// AdminCommands lists the newest commands of a run, AdminEvents the newest events
+	// of a thread.
+	AdminCommands(ctx context.Context, runID string, limit int) ([]AdminCommand, error)
+	AdminEvents(ctx context.Context, threadID string, limit int) ([]AdminEvent, error)
+	// Audit stores an entry of the audit log.
+	Audit(ctx context.Context, e AuditEntry) error
 }

@@ -95,6 +95,9 @@ const (
 	AuditMemberLimitsChanged AuditAction = "member_limits_changed"
 	AuditEntitlementChanged  AuditAction = "entitlement_changed"
 
+	AuditTurnEnded      AuditAction = "turn_ended"
+	AuditThreadReleased AuditAction = "thread_released"
+
 	AuditHostInvited  AuditAction = "host_invited"
 	AuditHostJoined   AuditAction = "host_joined"
 	AuditHostRenamed  AuditAction = "host_renamed"

@@ -20,10 +20,10 @@ func filter(query string, args []any, p gateway.Page, thread, turn string) (stri
 
 func scanAdminBinding(r rowScanner) (b gateway.AdminBinding, err error) {
 	var applied int
-	var at int64
+	var at, used int64
 	err = r.Scan(&b.BindingID, &b.RunID, &b.ThreadID, &b.AccountID, &b.HostID, &b.ModelProvider, &b.ModelProviderID,
-		&b.Model, &b.VirtualThreadID, &b.ContinueFrom, &applied, &b.Turns, &b.Unsettled, &at)
-	b.Applied, b.CreatedAt = applied != 0, gateway.Millis(at)
+		&b.Model, &b.VirtualThreadID, &b.ContinueFrom, &applied, &b.Turns, &b.Unsettled, &used, &b.Cursor, &at)
+	b.Applied, b.CreatedAt, b.UsedAt = applied != 0, gateway.Millis(at), gateway.Millis(used)
 	return b, err
 }
 
@@ -34,17 +34,39 @@ func (tx chatTx) AdminBindings(ctx context.Context, orgID string, p gateway.Page
 			(SELECT COUNT(*) FROM turns t WHERE t.thread_id = r.thread_id AND t.binding_id = b.id),
 			(SELECT COUNT(*) FROM turns t WHERE t.thread_id = r.thread_id AND t.binding_id = b.id
 				AND (t.status IN ('queued', 'pending', 'running') OR t.recover_by IS NOT NULL)),
-			b.created_at
+			COALESCE((SELECT MAX(t.created_at) FROM turns t WHERE t.thread_id = r.thread_id AND t.binding_id = b.id), b.created_at),
+			r.cursor_seq, b.created_at
 		FROM bindings b JOIN runs r ON r.id = b.run_id WHERE r.org_id = ?`, []any{orgID}, p, "r.thread_id", "")
+	if p.HostID != "" {
+		query, args = query+` AND r.host_id = ?`, append(args, p.HostID)
+	}
+	if p.BindingID != "" {
+		query, args = query+` AND b.id = ?`, append(args, p.BindingID)
+	}
+	switch p.Binding {
+	case gateway.BindingOpen:
+		query, args = query+` AND b.id IN `+openBindings, append(args, orgID, orgID)
+	case gateway.BindingSettled:
+		query, args = query+` AND b.applied = 1 AND b.id NOT IN `+openBindings, append(args, orgID, orgID)
+	case gateway.BindingUnanswered:
+		query += ` AND b.applied = 0`
+	}
 	return many(ctx, tx, "list bindings", scanAdminBinding,
 		query+` ORDER BY b.created_at DESC, b.id DESC LIMIT ? OFFSET ?`, append(args, p.Limit, p.Offset)...)
 }
 
+// openBindings are those of an org with a turn that is not settled; found without
+// reading turns that are over.
+const openBindings = `(
+	SELECT t.binding_id FROM turns t WHERE t.org_id = ? AND t.binding_id IS NOT NULL
+		AND t.status IN ('queued', 'pending', 'running')
+	UNION SELECT t.binding_id FROM turns t WHERE t.org_id = ? AND t.binding_id IS NOT NULL AND t.recover_by IS NOT NULL)`
+
 func scanAdminTurn(r rowScanner) (t gateway.AdminTurn, err error) {
-	var created, started, ended int64
+	var recoverBy, created, started, ended int64
 	err = r.Scan(&t.TurnID, &t.ThreadID, &t.AccountID, &t.HostID, &t.RunID, &t.BindingID, &t.VirtualTurnID, &t.Status,
-		&t.Reason, &t.Error, &t.Recovering, &t.Model, &t.Route, &t.InputID, &t.Command, &created, &started, &ended)
-	t.CreatedAt = gateway.Millis(created)
+		&t.Reason, &t.Error, &recoverBy, &t.Delivery, &t.Model, &t.Route, &t.InputID, &t.Command, &created, &started, &ended)
+	t.CreatedAt, t.Recovering, t.RecoverBy = gateway.Millis(created), recoverBy != 0, moment(recoverBy)
 	t.StartedAt, t.EndedAt = moment(started), moment(ended)
 	return t, err
 }
@@ -60,13 +82,17 @@ func moment(ms int64) *gateway.Time {
 func (tx chatTx) AdminTurns(ctx context.Context, orgID string, p gateway.Page) ([]gateway.AdminTurn, error) {
 	query, args := filter(`
 		SELECT t.id, t.thread_id, t.account_id, t.host_id, COALESCE(t.run_id, ''), COALESCE(t.binding_id, ''),
-			COALESCE(t.virtual_turn_id, ''), t.status, t.reason, t.error, t.recover_by IS NOT NULL, t.model, t.route,
-			t.input_event_id,
+			COALESCE(t.virtual_turn_id, ''), t.status, t.reason, t.error, COALESCE(t.recover_by, 0),
+			COALESCE((SELECT d.state FROM deliveries d WHERE d.turn_id = t.id AND d.state IN ('reserved', 'held')), ''),
+			t.model, t.route, t.input_event_id,
 			COALESCE((SELECT c.state FROM commands c WHERE c.turn_id = t.id ORDER BY c.seq LIMIT 1), ''),
 			t.created_at, COALESCE(t.started_at, 0), COALESCE(t.ended_at, 0)
 		FROM turns t WHERE t.org_id = ?`, []any{orgID}, p, "t.thread_id", "t.id")
 	if p.Status != "" {
 		query, args = query+` AND t.status = ?`, append(args, p.Status)
+	}
+	if p.BindingID != "" {
+		query, args = query+` AND t.binding_id = ?`, append(args, p.BindingID)
 	}
 	return many(ctx, tx, "list turns", scanAdminTurn,
 		query+` ORDER BY t.created_at DESC, t.id DESC LIMIT ? OFFSET ?`, append(args, p.Limit, p.Offset)...)
@@ -90,4 +116,34 @@ func (tx chatTx) AdminQueue(ctx context.Context, orgID string, p gateway.Page) (
 		WHERE t.org_id = ?`, []any{orgID}, p, "q.thread_id", "")
 	return many(ctx, tx, "list queue", scanAdminQueue,
 		query+` ORDER BY q.created_at DESC, q.event_id DESC LIMIT ? OFFSET ?`, append(args, p.Limit, p.Offset)...)
+}
+
+func scanAdminCommand(r rowScanner) (c gateway.AdminCommand, err error) {
+	var at int64
+	err = r.Scan(&c.Seq, &c.Kind, &c.TurnID, &c.State, &c.Error, &at)
+	c.CreatedAt = gateway.Millis(at)
+	return c, err
+}
+
+func (tx chatTx) AdminCommands(ctx context.Context, runID string, limit int) ([]gateway.AdminCommand, error) {
+	return many(ctx, tx, "list commands", scanAdminCommand, `
+		SELECT seq, kind, turn_id, state, error, created_at FROM commands WHERE run_id = ?
+		ORDER BY seq DESC LIMIT ?`, runID, limit)
+}
+
+func scanAdminEvent(r rowScanner) (e gateway.AdminEvent, err error) {
+	var at int64
+	err = r.Scan(&e.SeqID, &e.EventType, &e.TurnID, &e.Size, &at)
+	e.CreatedAt = gateway.Millis(at)
+	return e, err
+}
+
+func (tx chatTx) AdminEvents(ctx context.Context, threadID string, limit int) ([]gateway.AdminEvent, error) {
+	return many(ctx, tx, "list events", scanAdminEvent, `
+		SELECT seq_id, event_type, COALESCE(turn_id, ''), size, created_at FROM thread_events WHERE thread_id = ?
+		ORDER BY seq_id DESC LIMIT ?`, threadID, limit)
+}
+
+func (tx chatTx) Audit(ctx context.Context, e gateway.AuditEntry) error {
+	return insertAudit(ctx, tx.Tx, e)
 }

@@ -311,10 +311,50 @@ func (s *suite) readOuts() {
 		if len(bindings) != 1 || bindings[0].Turns != 1 || bindings[0].Unsettled != 1 || bindings[0].HostID != "host" {
 			s.Errorf("bindings %+v", bindings)
 		}
+		s.bindingReadOuts(tx, bindings[0], t)
 		queue, err := tx.AdminQueue(s.ctx, org, gateway.Page{Limit: 10})
 		s.must(err)
 		if len(queue) != 2 || queue[0].Position+queue[1].Position != 3 {
 			s.Errorf("queue %+v", queue)
 		}
 	})
+}
+
+// bindingReadOuts looks for one binding by all that narrows, and at what stands beside
+// it.
+func (s *suite) bindingReadOuts(tx gateway.ChatTx, b gateway.AdminBinding, t gateway.TurnRow) {
+	for _, c := range []struct {
+		page gateway.Page
+		want int
+	}{
+		{gateway.Page{BindingID: b.BindingID}, 1},
+		{gateway.Page{BindingID: "another"}, 0},
+		{gateway.Page{HostID: "host"}, 1},
+		{gateway.Page{HostID: "another"}, 0},
+		{gateway.Page{Binding: gateway.BindingOpen, ThreadID: b.ThreadID}, 1},
+		{gateway.Page{Binding: gateway.BindingSettled}, 0},
+		{gateway.Page{Binding: gateway.BindingUnanswered}, 1},
+	} {
+		c.page.Limit = 10
+		rows, err := tx.AdminBindings(s.ctx, org, c.page)
+		s.must(err)
+		if len(rows) != c.want {
+			s.Errorf("%+v: %d bindings, want %d", c.page, len(rows), c.want)
+		}
+	}
+	turns, err := tx.AdminTurns(s.ctx, org, gateway.Page{Limit: 10, ThreadID: b.ThreadID, BindingID: b.BindingID})
+	s.must(err)
+	commands, err := tx.AdminCommands(s.ctx, b.RunID, 10)
+	s.must(err)
+	events, err := tx.AdminEvents(s.ctx, b.ThreadID, 1)
+	s.must(err)
+	if len(turns) != 1 || turns[0].TurnID != t.ID || turns[0].RecoverBy != nil || turns[0].Delivery != "" {
+		s.Errorf("turns of the binding %+v", turns)
+	}
+	if len(commands) != 1 || commands[0].TurnID != t.ID || commands[0].State != gateway.CommandPending {
+		s.Errorf("commands of the run %+v", commands)
+	}
+	if len(events) != 1 || events[0].SeqID == 0 || events[0].Size == 0 || !b.UsedAt.Equal(gateway.Millis(t.CreatedAt).Time) {
+		s.Errorf("events %+v, used %v", events, b.UsedAt)
+	}
 }

@@ -111,6 +111,7 @@ CREATE TABLE bindings (
     created_at        BIGINT NOT NULL
 );
 CREATE INDEX bindings_of_run ON bindings (run_id, created_at);
+CREATE INDEX bindings_by_age ON bindings (created_at, id);
 
 -- input_event_id is the waiting message that the turn took: no turn without one
 -- (SQ1), no message twice.
