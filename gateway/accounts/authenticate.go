@@ -56,10 +56,14 @@ func (s *Service) authenticate(ctx context.Context, kind gateway.CredentialKind,
 			s.log.WarnContext(ctx, "last use of a credential was not stored", "credential", c.ID, "error", err)
 		}
 	}
-	return gateway.Actor{
+	actor := gateway.Actor{
 		AccountID: acc.ID, OrgID: acc.OrgID, Role: acc.Role, Scopes: scopes(c, acc.Role),
 		CredentialID: c.ID, ExpiresAt: c.ExpiresAt,
-	}, nil
+	}
+	if actor.May(gateway.ScopeControl) {
+		actor.Targets = c.Targets
+	}
+	return actor, nil
 }
 
 // Touch tells that an open socket of the credential was used, which keeps a
@@ -78,21 +82,17 @@ func (s *Service) stands(c gateway.Credential, now time.Time) bool {
 	return c.Kind != gateway.CredentialSession || now.Sub(c.SeenAt) < s.sessionIdle
 }
 
-// scopes are those of a credential within what the role allows today.
+// scopes are those of a credential within what the role allows today. A session never
+// controls hosts: programs do, with a token made for it.
 func scopes(c gateway.Credential, role gateway.Role) []gateway.Scope {
-	allowed := []gateway.Scope{gateway.ScopeChat}
-	if role == gateway.RoleAdmin {
-		allowed = append(allowed, gateway.ScopeAdmin)
-	}
+	granted := c.Scopes
 	if c.Kind == gateway.CredentialSession {
-		return allowed
+		granted = []gateway.Scope{gateway.ScopeChat, gateway.ScopeAdmin}
 	}
 	var held []gateway.Scope
-	for _, have := range c.Scopes {
-		for _, may := range allowed {
-			if have == may {
-				held = append(held, have)
-			}
+	for _, scope := range granted {
+		if allows(role, scope) {
+			held = append(held, scope)
 		}
 	}
 	return held

@@ -61,6 +61,9 @@ func (s *Service) CreateOwnToken(ctx context.Context, actor gateway.Actor, req N
 	if len(own) >= maxOwnTokens {
 		return "", Token{}, fieldError("name", "limit")
 	}
+	if err := s.mayControl(ctx, actor, req); err != nil {
+		return "", Token{}, err
+	}
 	req.AccountID = actor.AccountID
 	c, secret := s.newToken(req)
 	if err := s.store.StartCredential(ctx, c, "", s.actorEntry(gateway.AuditTokenCreated, actor, c.ID)); err != nil {
@@ -110,7 +113,7 @@ func (s *Service) newToken(req NewToken) (c gateway.Credential, secret string) {
 	secret = newSecret(tokenPrefix)
 	c = gateway.Credential{
 		ID: newID(), Kind: gateway.CredentialToken, AccountID: req.AccountID, SecretHash: hashSecret(secret),
-		Name: strings.TrimSpace(req.Name), Scopes: req.Scopes, CreatedAt: now,
+		Name: strings.TrimSpace(req.Name), Scopes: req.Scopes, Targets: req.Targets, CreatedAt: now,
 	}
 	if req.TTL > 0 {
 		c.ExpiresAt = now.Add(req.TTL)

@@ -150,7 +150,15 @@ func FieldMessage(f wire.Field) string {
 	case wire.Field{Path: "scopes", Rule: "required"}:
 		return "Choose at least one scope."
 	case wire.Field{Path: "scopes", Rule: "enum"}:
-		return "The scopes are chat and, for the token of an admin, admin."
+		return "The scopes are chat, relay:control and, for the token of an admin, admin."
+	case wire.Field{Path: "targets", Rule: "required"}:
+		return "The scope relay:control needs the targets that the token may reach."
+	case wire.Field{Path: "targets", Rule: "unknown"}:
+		return "Targets go with the scope relay:control."
+	case wire.Field{Path: "targets", Rule: "max"}:
+		return "A token reaches at most 64 targets."
+	case wire.Field{Path: "targets", Rule: "type"}:
+		return "A target is the id of a relay host, such as target_1f2e."
 	case wire.Field{Path: "status", Rule: "enum"}:
 		return "The status is active or suspended."
 	case wire.Field{Path: "credits", Rule: "range"}:

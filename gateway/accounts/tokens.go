@@ -2,9 +2,11 @@ package accounts
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 // NewToken describes a token to create.
@@ -13,6 +15,9 @@ type NewToken struct {
 	AccountID string
 	Name      string
 	Scopes    []gateway.Scope
+	// Targets are the hosts that a token with the scope relay:control reaches, by their
+	// target refs. It goes with that scope alone, and that scope with it.
+	Targets []string
 	// TTL is how long it is valid; 0 is until it is revoked.
 	TTL time.Duration
 }
@@ -23,6 +28,7 @@ type Token struct {
 	AccountID string
 	Name      string
 	Scopes    []gateway.Scope
+	Targets   []string
 	CreatedAt time.Time
 	UsedAt    time.Time // to about a minute; zero: never
 	ExpiresAt time.Time // zero: never
@@ -42,6 +48,9 @@ func (s *Service) CreateToken(ctx context.Context, actor gateway.Actor, req NewT
 	if err := checkToken(req, acc.Role); err != nil {
 		return "", Token{}, err
 	}
+	if err := s.mayControl(ctx, actor, req); err != nil {
+		return "", Token{}, err
+	}
 	c, secret := s.newToken(req)
 	audit := s.actorEntry(gateway.AuditTokenCreated, actor, c.ID)
 	audit.OrgID = acc.OrgID
@@ -58,15 +67,59 @@ func checkToken(req NewToken, role gateway.Role) error {
 		faults.add("scopes", "required")
 	}
 	for _, scope := range req.Scopes {
-		if scope != gateway.ScopeChat && (scope != gateway.ScopeAdmin || role != gateway.RoleAdmin) {
+		if !allows(role, scope) {
 			faults.add("scopes", "enum")
 			break
 		}
 	}
+	faults.targets(req)
 	if req.TTL < 0 {
 		faults.add("ttl", "min")
 	}
 	return faults.err()
+}
+
+// allows tells whether a token of an account may have a scope.
+func allows(role gateway.Role, scope gateway.Scope) bool {
+	switch scope {
+	case gateway.ScopeChat, gateway.ScopeControl:
+		return true
+	case gateway.ScopeAdmin:
+		return role == gateway.RoleAdmin
+	}
+	return false
+}
+
+// maxTargets bounds the hosts of one token.
+const maxTargets = 64
+
+func (f *faultList) targets(req NewToken) {
+	switch control := slices.Contains(req.Scopes, gateway.ScopeControl); {
+	case control && len(req.Targets) == 0:
+		f.add("targets", "required")
+	case !control && len(req.Targets) > 0:
+		f.add("targets", "unknown")
+	case len(req.Targets) > maxTargets:
+		f.add("targets", "max")
+	}
+	for _, target := range req.Targets {
+		if !wire.ValidRelayID(target) {
+			f.add("targets", "type")
+			return
+		}
+	}
+}
+
+// mayControl refuses a token for hosts to an admin who does not manage them.
+func (s *Service) mayControl(ctx context.Context, actor gateway.Actor, req NewToken) error {
+	if len(req.Targets) == 0 {
+		return nil
+	}
+	governs, err := s.GovernsHosts(ctx, actor)
+	if err != nil || governs {
+		return err
+	}
+	return wire.NewError(wire.CodeForbidden, "Hosts serve the whole installation: the admins of its first org make tokens for them.")
 }
 
 // Tokens lists the tokens of the actor's org that stand, newest first; those of
@@ -91,7 +144,7 @@ func (s *Service) Tokens(ctx context.Context, actor gateway.Actor) ([]Token, err
 
 func newTokenView(c gateway.Credential) Token {
 	return Token{
-		ID: c.ID, AccountID: c.AccountID, Name: c.Name, Scopes: c.Scopes,
+		ID: c.ID, AccountID: c.AccountID, Name: c.Name, Scopes: c.Scopes, Targets: c.Targets,
 		CreatedAt: c.CreatedAt, UsedAt: c.SeenAt, ExpiresAt: c.ExpiresAt,
 	}
 }

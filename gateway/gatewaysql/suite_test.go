@@ -25,3 +25,13 @@ func TestAccountStore(t *testing.T) {
 		})
 	}
 }
+
+func TestHostStore(t *testing.T) {
+	t.Parallel()
+	for _, d := range gatewaytest.Databases(t) {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			gatewaytest.HostStore(t, d)
+		})
+	}
+}
