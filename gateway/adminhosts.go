@@ -21,7 +21,9 @@ type AdminHost struct {
 	TargetRef string
 	Embedded  bool
 	State     HostState
-	Version   string
+	// Draining tells that it takes no new turns, also while it is away.
+	Draining bool
+	Version  string
 	// Inflight of Max parallel provider requests are taken.
 	Inflight, Max int
 	OpenRuns      int
@@ -32,14 +34,13 @@ type AdminHost struct {
 	Routes        int
 	Since, SeenAt time.Time
 	JoinedAt      time.Time
+	JoinedBy      string // account that invited it; "" for the command line
 	// ClockOffset is how far the host's clock is ahead of the gateway's, RoundTrip the
 	// time of a heartbeat there and back; Measured tells that both are known.
 	ClockOffset, RoundTrip time.Duration
 	Measured               bool
 	// Links counts the links of this host since the gateway started.
 	Links int
-	// Drained tells that an admin has the host drain, linked or not.
-	Drained bool
 	// LastError is why the last link ended, "" for one that ended in good order.
 	LastError string
 }

@@ -57,8 +57,8 @@ func (s *Service) AdminHosts(ctx context.Context, actor gateway.Actor) ([]gatewa
 // merge adds what is stored of a host to what its link tells. What admins set goes
 // before what the host says of itself.
 func merge(row gateway.AdminHost, h gateway.RelayHost) gateway.AdminHost {
-	row.Name, row.Labels, row.JoinedAt = h.Name, h.Labels, h.JoinedAt
-	row.Drained = !h.DrainedAt.IsZero()
+	row.Name, row.Labels, row.JoinedAt, row.JoinedBy = h.Name, h.Labels, h.JoinedAt, h.JoinedBy
+	row.Draining = row.Draining || !h.DrainedAt.IsZero()
 	if row.Version == "" {
 		row.Version = h.Version
 	}
@@ -68,7 +68,7 @@ func merge(row gateway.AdminHost, h gateway.RelayHost) gateway.AdminHost {
 	switch {
 	case !h.RevokedAt.IsZero():
 		row.State, row.Since = gateway.HostRevoked, h.RevokedAt
-	case row.Drained && row.State == gateway.HostOnline:
+	case row.Draining && row.State == gateway.HostOnline:
 		row.State = gateway.HostDraining
 	}
 	return row

@@ -44,8 +44,8 @@ type Links interface {
 	// Update tells the name, the labels and whether it drains of a registered host.
 	Update(h gateway.RelayHost)
 	// Revoke ends the link of a host, if it has one, and forgets the host. What it
-	// still owed ends visibly.
-	Revoke(ctx context.Context, hostID, reason string)
+	// still owed ends visibly, also after an error.
+	Revoke(ctx context.Context, hostID, reason string) error
 	// AdminHosts lists the registered hosts, embedded ones too.
 	AdminHosts(ctx context.Context, actor gateway.Actor) ([]gateway.AdminHost, error)
 }
@@ -128,9 +128,9 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // noLinks are the links of the command line: none.
 type noLinks struct{}
 
-func (noLinks) Register(gateway.RelayHost)             {}
-func (noLinks) Update(gateway.RelayHost)               {}
-func (noLinks) Revoke(context.Context, string, string) {}
+func (noLinks) Register(gateway.RelayHost)                   {}
+func (noLinks) Update(gateway.RelayHost)                     {}
+func (noLinks) Revoke(context.Context, string, string) error { return nil }
 
 func (noLinks) AdminHosts(context.Context, gateway.Actor) ([]gateway.AdminHost, error) {
 	return nil, nil

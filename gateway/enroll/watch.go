@@ -14,6 +14,8 @@ const (
 	// watchEvery is how soon a running server goes by what the command line changed
 	// beside it.
 	watchEvery = 2 * time.Second
+	// revokeTimeout is how long a revocation is waited for; it goes on by itself.
+	revokeTimeout = 10 * time.Second
 	// revokedReason is what a host is told.
 	revokedReason = "an admin revoked this host"
 )
@@ -97,7 +99,11 @@ func (s *Service) revoke(ctx context.Context, h gateway.RelayHost) {
 	s.gone[h.ID] = true
 	delete(s.known, h.ID)
 	// Who asked may hang up; what is stored is carried out.
-	s.links.Revoke(context.WithoutCancel(ctx), h.ID, revokedReason)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
+	defer cancel()
+	if err := s.links.Revoke(bounded, h.ID, revokedReason); err != nil {
+		s.log.ErrorContext(ctx, "enroll: the turns of a revoked host did not all end yet", "host", h.ID, "error", err)
+	}
 	s.admitting.end(h.ID)
 }
 
