@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -91,7 +92,7 @@ func killOnce(t *testing.T, in *install, token, prompt string, after time.Durati
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.send(ctx, "", thread, message, prompt, ""); err != nil {
+	if err := sendAsOftenAsTold(ctx, c, thread, message, prompt); err != nil {
 		t.Fatalf("the retried send: %v", err)
 	}
 	c.close()
@@ -104,6 +105,22 @@ func killOnce(t *testing.T, in *install, token, prompt string, after time.Durati
 	}
 	checkTurn(t, v, message)
 	return v
+}
+
+// sendAsOftenAsTold sends a message again, as every client does, while the server
+// says that this may help: after a start its host may still be linking.
+func sendAsOftenAsTold(ctx context.Context, c *client, thread, message, prompt string) error {
+	for {
+		f, err := c.send(ctx, "", thread, message, prompt, "")
+		if !errors.Is(err, errRefused) || !strings.Contains(f.raw, `"retryable":true`) {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func checkTurn(t *testing.T, v *view, message string) {
