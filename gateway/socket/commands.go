@@ -190,12 +190,7 @@ func on[F any](run func(s *session, ctx context.Context, f *F) (any, error)) com
 // execute runs a command and answers it. A command that panics is answered with
 // internal and takes nobody else down.
 func (s *session) execute(ctx context.Context, id string, run command, raw []byte) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			s.log.Error("socket: a command panicked", "panic", fault, "stack", string(debug.Stack()))
-			s.push(encodeError(id, wire.NewError(wire.CodeInternal, internalMessage)))
-		}
-	}()
+	defer s.survive(id)
 	s.touch(ctx)
 	body, err := run(ctx, s, raw)
 	if err != nil {
@@ -204,6 +199,14 @@ func (s *session) execute(ctx context.Context, id string, run command, raw []byt
 	}
 	if _, done := body.(sent); !done {
 		s.push(s.reply(id, body))
+	}
+}
+
+// survive is deferred where a command runs.
+func (s *session) survive(id string) {
+	if fault := recover(); fault != nil {
+		s.log.Error("socket: a command panicked", "panic", fault, "stack", string(debug.Stack()))
+		s.push(encodeError(id, wire.NewError(wire.CodeInternal, internalMessage)))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -121,8 +120,8 @@ func encodeError(id string, e *wire.Error) []byte {
 	}{id, false, e.Body()})
 }
 
-func frameTooLarge() []byte {
+func frameTooLarge(limit int64) []byte {
 	e := wire.NewError(wire.CodeFrameTooLarge, "The frame is too large.")
-	e.Limit = gateway.MaxFrameBytes
+	e.Limit = int(limit)
 	return encodeError("", e)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -52,8 +51,8 @@ func (s *session) readFrames() {
 			return
 		case !s.mayGoOn():
 			s.refuseFrame(raw)
-		case size > gateway.MaxFrameBytes:
-			s.push(frameTooLarge())
+		case size > s.frameBytes:
+			s.push(frameTooLarge(s.frameBytes))
 		default:
 			s.frame(kind, raw)
 		}
@@ -64,18 +63,18 @@ func (s *session) readFrames() {
 func (s *session) readFrame(r io.Reader) (raw []byte, size int64, err error) {
 	buf := s.srv.readBuffer()
 	defer s.srv.keepBuffer(buf)
-	size, err = buf.ReadFrom(io.LimitReader(r, gateway.MaxFrameBytes+1))
+	size, err = buf.ReadFrom(io.LimitReader(r, s.frameBytes+1))
 	if err != nil {
 		return nil, 0, err
 	}
-	if size <= gateway.MaxFrameBytes {
+	if size <= s.frameBytes {
 		return bytes.Clone(buf.Bytes()), size, nil
 	}
-	more, err := io.Copy(io.Discard, io.LimitReader(r, (readFactor-1)*gateway.MaxFrameBytes))
+	more, err := io.Copy(io.Discard, io.LimitReader(r, (readFactor-1)*s.frameBytes))
 	if err != nil {
 		return nil, 0, err
 	}
-	if size+more > readFactor*gateway.MaxFrameBytes {
+	if size+more > readFactor*s.frameBytes {
 		return nil, 0, errTooLarge
 	}
 	return nil, size + more, nil
@@ -116,19 +115,25 @@ func (s *session) mayGoOn() bool { return s.allowed.Allow() }
 // refuseFrame answers a frame beyond the allowance, and cuts a client that goes
 // on all the same.
 func (s *session) refuseFrame(raw []byte) {
-	after := time.Second / time.Duration(s.srv.limits.CommandsPerSecond)
-	s.tooMany(idOf(raw), max(after, 100*time.Millisecond))
+	after := max(time.Duration(float64(time.Second)/float64(s.allowed.Limit())), 100*time.Millisecond)
+	s.tooMany(after, func(e *wire.Error) {
+		if s.control != nil {
+			s.control.refuseFrame(raw, e)
+			return
+		}
+		s.push(encodeError(idOf(raw), e))
+	})
 }
 
 // tooMany answers with rate_limited, or with the end.
-func (s *session) tooMany(id string, after time.Duration) {
+func (s *session) tooMany(after time.Duration, answer func(*wire.Error)) {
 	if !s.refused.Allow() {
 		s.close(closeTooMany)
 		return
 	}
 	e := wire.NewError(wire.CodeRateLimited, "Too many commands at once. Send fewer.")
 	e.RetryAfter = after
-	s.push(encodeError(id, e))
+	answer(e)
 }
 
 // frame takes one frame within all limits. A session that is being closed takes
@@ -139,6 +144,10 @@ func (s *session) frame(kind websocket.MessageType, raw []byte) {
 	}
 	if kind != websocket.MessageText {
 		s.push(encodeError("", wire.NewError(wire.CodeBadRequest, "Commands are text frames.")))
+		return
+	}
+	if s.control != nil {
+		s.control.frame(raw)
 		return
 	}
 	h, err := decodeHead(raw)
@@ -153,14 +162,11 @@ func (s *session) frame(kind websocket.MessageType, raw []byte) {
 		s.push(encodeError(h.ID, e))
 		return
 	}
-	s.mu.Lock()
-	leaving := s.leaving
-	s.mu.Unlock()
 	switch {
-	case leaving:
+	case s.isLeaving():
 		s.push(encodeError(h.ID, shuttingDown(s.srv.limits.RetryAfter)))
 	case s.line.length() >= s.srv.limits.InFlight:
-		s.tooMany(h.ID, 100*time.Millisecond)
+		s.tooMany(100*time.Millisecond, func(e *wire.Error) { s.push(encodeError(h.ID, e)) })
 	default:
 		s.srv.commandsRun.Add(1)
 		received := s.srv.now()

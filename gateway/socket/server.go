@@ -67,6 +67,9 @@ type Config struct {
 	// Touch is told, at most once an hour and session, that a credential was used,
 	// so that a page that is never reloaded does not count as idle; nil is none.
 	Touch func(ctx context.Context, credentialID string) error
+	// OpenControl opens the hosts to a control plane that acts for an account;
+	// without it ServeControl answers not_found.
+	OpenControl func(accountID string, e gateway.ControlEvents) Control
 	// Admin renders the dashboard; without it admin.follow is an unknown command.
 	Admin AdminViews
 	// Epoch changes when a log could have lost something (a restore): clients
@@ -86,6 +89,11 @@ type Limits struct {
 	CommandsPerSecond int
 	// InFlight is how many commands may wait for their reply: 32.
 	InFlight int
+	// ControlPerSecond is CommandsPerSecond of a control plane, whose cursors count
+	// too: 500.
+	ControlPerSecond int
+	// ControlRuns is how many runs a control plane may have attached at once: 500.
+	ControlRuns int
 	// OpenThreads is how many threads a session may have open: 100.
 	OpenThreads int
 	// QueueBytes is how much may wait for a slow reader: 4 MiB.
@@ -100,7 +108,7 @@ type Limits struct {
 	// CommandTimeout is how long a command may take: 30 s.
 	CommandTimeout time.Duration
 	// RetryAfter is the least time after which clients return from a shutdown;
-	// they are spread over three times that: 1 s.
+	// they are spread over twice that, or 10 ms for each of them: 1 s.
 	RetryAfter time.Duration
 	// AdminEvery is the least time between two renderings for a dashboard: 500 ms.
 	AdminEvery time.Duration
@@ -119,6 +127,8 @@ func (l *Limits) fill() {
 	}
 	count(&l.CommandsPerSecond, 50)
 	count(&l.InFlight, 32)
+	count(&l.ControlPerSecond, 500)
+	count(&l.ControlRuns, 500)
 	count(&l.OpenThreads, 100)
 	count(&l.QueueBytes, 4<<20)
 	span(&l.PingEvery, 25*time.Second)
@@ -216,8 +226,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if first {
-		for _, sess := range s.sessions() {
-			sess.leave(s.returnAfter())
+		open := s.sessions()
+		for _, sess := range open {
+			sess.leave(s.returnAfter(len(open)))
 		}
 	}
 	done := make(chan struct{})
@@ -240,10 +251,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// returnAfter is when one client shall return: not all in the same second (F12).
-func (s *Server) returnAfter() time.Duration {
+// returnEach is the time that a shutdown leaves the next process for each client
+// that returns, where there are many; maxReturn bounds it.
+const (
+	returnEach = 10 * time.Millisecond
+	maxReturn  = 30 * time.Second
+)
+
+// returnAfter is when one of n clients shall return: not all in the same second
+// (F12).
+func (s *Server) returnAfter(n int) time.Duration {
 	least := s.limits.RetryAfter
-	return least + time.Duration(rand.Int64N(int64(2*least)))
+	spread := max(2*least, min(time.Duration(n)*returnEach, maxReturn))
+	return least + rand.N(spread)
 }
 
 func (s *Server) sessions() []*session {

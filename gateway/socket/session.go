@@ -23,6 +23,11 @@ type session struct {
 	log    *slog.Logger
 	bucket int // guarded by Server.mu
 
+	// control is what a control plane's session has more, nil for any other;
+	// frameBytes bounds a frame in both directions. Both are set before it runs.
+	control    *control
+	frameBytes int64
+
 	// The reader's.
 	allowed *rate.Limiter // frames
 	refused *rate.Limiter // refusals until the client is cut
@@ -52,7 +57,7 @@ func newSession(srv *Server, ws *websocket.Conn, c *conn, actor gateway.Actor) *
 		srv: srv, id: newConnectionID(), actor: actor, ws: ws, conn: c,
 		allowed: rate.NewLimiter(rate.Limit(perSecond), 2*perSecond),
 		refused: rate.NewLimiter(1, maxRefusals),
-		threads: make(map[string]*threadSub), touched: srv.now(),
+		threads: make(map[string]*threadSub), touched: srv.now(), frameBytes: gateway.MaxFrameBytes,
 	}
 	s.log = srv.log.With("connection", s.id, "account", actor.AccountID)
 	s.out.limit = srv.limits.QueueBytes
@@ -66,7 +71,7 @@ func (s *session) push(frame []byte) {
 	if len(frame) == 0 {
 		return
 	}
-	if len(frame) > gateway.MaxFrameBytes {
+	if int64(len(frame)) > s.frameBytes {
 		s.log.Error("socket: a push does not fit into a frame", "bytes", len(frame))
 		s.close(closeTooSlow)
 		return
@@ -139,6 +144,12 @@ type goaway struct {
 	RetryAfterMs int64  `json:"retryAfterMs"`
 }
 
+func (s *session) isLeaving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving
+}
+
 // cut ends the connection without a word.
 func (s *session) cut() {
 	s.out.kill()
@@ -162,6 +173,9 @@ func (s *session) release() {
 	}
 	if follow != nil {
 		follow.stop()
+	}
+	if s.control != nil {
+		s.control.hosts.Close()
 	}
 	for _, cancel := range cancels {
 		cancel()

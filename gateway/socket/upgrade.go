@@ -23,10 +23,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !upgrades(r) {
-		w.Header().Set("Upgrade", "websocket")
-		w.Header().Set("Connection", "Upgrade")
-		writeRefusal(w, http.StatusUpgradeRequired,
-			wire.NewError(wire.CodeBadRequest, "This address speaks WebSocket, subprotocol "+Protocol+"."))
+		askForUpgrade(w, Protocol)
 		return
 	}
 	if err := s.admit(r, actor); err != nil {
@@ -38,7 +35,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	s.upgrade(w, r, actor, account)
+	s.upgrade(w, r, actor, Protocol, func(sess *session) []byte { return encode(s.welcome(sess.id, account)) })
+}
+
+func askForUpgrade(w http.ResponseWriter, protocol string) {
+	w.Header().Set("Upgrade", "websocket")
+	w.Header().Set("Connection", "Upgrade")
+	writeRefusal(w, http.StatusUpgradeRequired,
+		wire.NewError(wire.CodeBadRequest, "This address speaks WebSocket, subprotocol "+protocol+"."))
 }
 
 // admit checks all that is left to check of an upgrade.
@@ -49,8 +53,12 @@ func (s *Server) admit(r *http.Request, actor gateway.Actor) error {
 	if r.Header.Get("Authorization") == "" && !s.cfg.CheckOrigin(r) {
 		return wire.NewError(wire.CodeForbidden, "Pages of this origin may not use your session.")
 	}
-	if !offers(r, Protocol) {
-		return wire.NewError(wire.CodeBadRequest, "The client must offer the subprotocol "+Protocol+".")
+	return s.admitHandshake(r, Protocol)
+}
+
+func (s *Server) admitHandshake(r *http.Request, protocol string) error {
+	if !offers(r, protocol) {
+		return wire.NewError(wire.CodeBadRequest, "The client must offer the subprotocol "+protocol+".")
 	}
 	if !validHandshake(r) {
 		return wire.NewError(wire.CodeBadRequest, "This is not a WebSocket handshake of version 13.")
@@ -61,10 +69,11 @@ func (s *Server) admit(r *http.Request, actor gateway.Actor) error {
 	return nil
 }
 
-func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, actor gateway.Actor, account gateway.Account) {
+// upgrade starts a session; begin readies it and gives its first frame, nil for none.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, actor gateway.Actor, protocol string, begin func(*session) []byte) {
 	h := &hijack{ResponseWriter: w, timeout: s.limits.WriteTimeout, corks: &s.corks}
 	ws, err := websocket.Accept(h, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{Protocol},
+		Subprotocols:       []string{protocol},
 		InsecureSkipVerify: true, // admit has compared the whole origin
 		CompressionMode:    websocket.CompressionDisabled,
 	})
@@ -74,8 +83,9 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, actor gateway.A
 	}
 	ws.SetReadLimit(-1) // the reader counts, and answers what is too large
 	sess := newSession(s, ws, h.conn, actor)
-	if !s.add(sess, encode(s.welcome(sess.id, account))) {
+	if !s.add(sess, begin(sess)) {
 		_ = ws.Close(closeGoing.code, closeGoing.reason)
+		sess.release()
 		return
 	}
 	sess.watchCredential()
