@@ -61,8 +61,11 @@ func endingFor(cause error) Ending {
 	var misuse *ProtocolError
 	switch {
 	case errors.As(cause, &misuse):
+		if misuse.code != 0 {
+			return Ending{Code: misuse.code, Reason: misuse.What}
+		}
 		return Ending{Code: CloseProtocol, Reason: misuse.What}
-	case errors.Is(cause, ErrSilent):
+	case errors.Is(cause, ErrSilent), errors.Is(cause, ErrStuck):
 		return Ending{Code: CloseTooSlow, Reason: "silent"}
 	}
 	return Ending{}

@@ -21,6 +21,8 @@ type HostOptions struct {
 	Logger *slog.Logger
 	// Silence is how long the gateway may be silent; 0 is MaxSilence.
 	Silence time.Duration
+	// Linked is told that the gateway welcomed the host; nil is told nothing.
+	Linked func(wire.Welcome)
 	// Revoked is told that the gateway does not know this host any longer; Goaway
 	// that the link will end and after how long to return. Both may be nil, run in the
 	// link's reader and must not block.
@@ -47,6 +49,9 @@ func ServeHost(ctx context.Context, conn Conn, host Host, o HostOptions) (err er
 	welcome, err := s.handshake(ctx)
 	if err != nil {
 		return err
+	}
+	if o.Linked != nil {
+		o.Linked(welcome)
 	}
 	work, stop := context.WithCancelCause(ctx)
 	s.capabilities, s.stop = welcome.Capabilities, stop

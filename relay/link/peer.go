@@ -30,7 +30,10 @@ const (
 var ErrSilent = errors.New("link: the other end is silent")
 
 // ProtocolError is a fault of the other end that ends the link.
-type ProtocolError struct{ What string }
+type ProtocolError struct {
+	What string
+	code int // to close with; 0 is CloseProtocol
+}
 
 func (e *ProtocolError) Error() string { return "link: " + e.What }
 

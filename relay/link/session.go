@@ -41,6 +41,9 @@ type SessionOptions struct {
 	Heartbeat time.Duration
 	// Silence is how long the host may be silent; 0 is MaxSilence.
 	Silence time.Duration
+	// HostID is the host that the credential is of: one that says that it is another
+	// is refused (RH45). Empty lets every host pass.
+	HostID string
 }
 
 // Session is a gateway's end of an open link. Its sending methods are safe for
@@ -60,14 +63,14 @@ func Open(ctx context.Context, conn Conn, o SessionOptions) (*Session, error) {
 		o.Heartbeat = HeartbeatEvery
 	}
 	s := &Session{peer: newPeer(conn, o.Silence), heartbeat: o.Heartbeat}
-	if err := s.handshake(ctx, o.Capabilities); err != nil {
+	if err := s.handshake(ctx, o); err != nil {
 		_ = conn.Close(endingFor(err))
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Session) handshake(ctx context.Context, wanted []string) error {
+func (s *Session) handshake(ctx context.Context, o SessionOptions) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, misuse("no hello within %s", handshakeTimeout))
 	defer cancel()
 	m, err := s.peer.receive(ctx)
@@ -81,7 +84,10 @@ func (s *Session) handshake(ctx context.Context, wanted []string) error {
 	if faults := wire.ValidateStruct(hello); len(faults) > 0 {
 		return misuse("the hello is malformed in %s (%s)", faults[0].Path, faults[0].Rule)
 	}
-	s.hello, s.capabilities = hello, common(hello.Capabilities, wanted)
+	if o.HostID != "" && hello.HostID != o.HostID {
+		return &ProtocolError{What: "the host says that it is another one: " + hello.HostID, code: CloseForbidden}
+	}
+	s.hello, s.capabilities = hello, common(hello.Capabilities, o.Capabilities)
 	// A host of another version gets the welcome too, so that it can name the gap.
 	err = s.peer.send(ctx, wire.Welcome{
 		Protocol: wire.HostProtocol, Capabilities: s.capabilities, HeartbeatMs: s.heartbeat.Milliseconds(),

@@ -27,7 +27,9 @@ func DecodeStrict(raw []byte, into any) error {
 	return decodeNode(CodeBadRequest, n, into)
 }
 
-func decodeNode(code Code, n *node, into any) error {
+func decodeNode(code Code, n *node, into any) error { return decodeWith(decoder{}, code, n, into) }
+
+func decodeWith(d decoder, code Code, n *node, into any) error {
 	target := reflect.ValueOf(into)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return NewError(CodeInternal, "The decoding target is not a pointer.")
@@ -37,7 +39,6 @@ func decodeNode(code Code, n *node, into any) error {
 		e.Fields = []Field{{Path: "", Rule: "type"}}
 		return e
 	}
-	d := decoder{}
 	d.value(n, target.Elem(), "")
 	if len(d.faults) == 0 {
 		return nil
@@ -47,7 +48,11 @@ func decodeNode(code Code, n *node, into any) error {
 	return e
 }
 
-type decoder struct{ faults []Field }
+type decoder struct {
+	faults []Field
+	// open lets unknown keys pass, and null in place of a list.
+	open bool
+}
 
 func (d *decoder) fault(path, rule string) {
 	if len(d.faults) < maxFields {
@@ -120,6 +125,8 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) bool {
 
 func (d *decoder) compound(n *node, v reflect.Value, path string) {
 	switch {
+	case d.open && v.Kind() == reflect.Slice && n.kind == nodeNull:
+		v.SetZero()
 	case v.Kind() == reflect.Struct && n.kind == nodeObject:
 		d.object(n, v, path)
 	case v.Kind() == reflect.Slice && n.kind == nodeArray:
@@ -148,6 +155,9 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 	for i := range n.members {
 		m := &n.members[i]
 		f := findField(fields, m.key)
+		if f == nil && d.open {
+			continue
+		}
 		if f == nil {
 			d.fault(join(path, m.key), "unknown")
 			continue

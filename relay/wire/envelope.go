@@ -18,7 +18,7 @@ const EnvelopeSchemaVersion = 2
 // native event: a receiver drops an envelope whose source it has applied.
 type Envelope struct {
 	SchemaVersion int             `json:"schema_version"`
-	Seq           uint64          `json:"seq"`
+	Seq           uint64          `json:"seq" validate:"required,max=9007199254740991"`
 	Event         string          `json:"event"`
 	Kind          string          `json:"kind"`
 	ThreadID      string          `json:"thread_id,omitempty"`

@@ -59,7 +59,13 @@ func (e *syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.wha
 // parseJSON reads exactly one JSON value. It refuses what encoding/json lets
 // pass: duplicate keys, invalid UTF-8, lone surrogates.
 func parseJSON(raw []byte) (*node, error) {
-	p := parser{src: raw}
+	return parseBounded(raw, 0)
+}
+
+// parseBounded is parseJSON for at most so many values, those within others among
+// them; 0 sets no bound. A value takes far more memory than its text.
+func parseBounded(raw []byte, values int) (*node, error) {
+	p := parser{src: raw, bound: values}
 	p.space()
 	n, err := p.value(0)
 	if err != nil {
@@ -73,8 +79,10 @@ func parseJSON(raw []byte) (*node, error) {
 }
 
 type parser struct {
-	src []byte
-	pos int
+	src    []byte
+	pos    int
+	values int
+	bound  int // 0: none
 }
 
 func (p *parser) fail(rule, what string) error {
@@ -102,6 +110,9 @@ func (p *parser) peek() byte {
 func (p *parser) value(depth int) (node, error) {
 	if depth > MaxJSONDepth {
 		return node{}, p.fail("max", "value nested too deeply")
+	}
+	if p.values++; p.bound > 0 && p.values > p.bound {
+		return node{}, p.fail("max", "too many values")
 	}
 	start := p.pos
 	var n node

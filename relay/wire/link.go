@@ -33,11 +33,12 @@ type (
 		RunID string     `json:"runId" validate:"required,relayid"`
 		Error *ErrorBody `json:"error" validate:"required"`
 	}
-	// Ack answers CommandMessage. Status is AckApplied or AckFailed.
+	// Ack answers CommandMessage. Status is AckApplied or AckFailed. CommandType is
+	// empty for a command that is not of a known type.
 	Ack struct {
 		RunID       string     `json:"runId" validate:"required,relayid"`
 		CommandSeq  uint64     `json:"commandSeq" validate:"required,max=9007199254740991"`
-		CommandType string     `json:"commandType" validate:"required,maxbytes=64"`
+		CommandType string     `json:"commandType" validate:"present,maxbytes=64"`
 		Status      string     `json:"status" validate:"required,oneof=applied failed"`
 		TurnID      string     `json:"turnId,omitempty"`
 		Error       *ErrorBody `json:"error,omitempty"`
@@ -45,7 +46,7 @@ type (
 	// EventMessage carries one envelope of a run.
 	EventMessage struct {
 		RunID    string   `json:"runId" validate:"required,relayid"`
-		Envelope Envelope `json:"envelope"`
+		Envelope Envelope `json:"envelope" validate:"present"`
 	}
 	// Room says how many provider requests run and how many may.
 	Room struct {
@@ -73,11 +74,11 @@ type (
 	// Draining tells that the host takes no new prompt any more and leaves once its
 	// turns have ended and are acknowledged (RH62).
 	Draining struct {
-		Reason string `json:"reason"`
+		Reason string `json:"reason" validate:"maxbytes=800"`
 	}
 	// Offline is the last word of a host that leaves in good order.
 	Offline struct {
-		Reason string `json:"reason"`
+		Reason string `json:"reason" validate:"maxbytes=800"`
 	}
 )
 
@@ -125,17 +126,17 @@ type (
 	// Drain asks the host to drain: to take no new prompt, and to stay linked.
 	// Resume set takes that back.
 	Drain struct {
-		Reason string `json:"reason"`
+		Reason string `json:"reason" validate:"maxbytes=800"`
 		Resume bool   `json:"resume,omitempty"`
 	}
 	// Revoked is the last word to a host whose credential was revoked: it does not
 	// come back by itself.
 	Revoked struct {
-		Reason string `json:"reason"`
+		Reason string `json:"reason" validate:"maxbytes=800"`
 	}
 	// Goaway tells that the gateway ends the link, and after how long to return.
 	Goaway struct {
-		Reason       string `json:"reason"`
+		Reason       string `json:"reason" validate:"maxbytes=800"`
 		RetryAfterMs int64  `json:"retryAfterMs" validate:"min=0"`
 	}
 )
