@@ -237,9 +237,9 @@ type RunRows interface {
 
 	InsertBinding(ctx context.Context, b BindingRow) error
 	Binding(ctx context.Context, bindingID string) (BindingRow, error)
-	// LatestBinding gives the newest binding of the run that its host has
-	// applied, or ErrNoRow.
-	LatestBinding(ctx context.Context, runID string) (BindingRow, error)
+	// LatestBinding gives the newest binding of the thread, at whatever host, that its
+	// host has applied, and that host; or ErrNoRow.
+	LatestBinding(ctx context.Context, threadID string) (b BindingRow, hostID string, err error)
 	MarkApplied(ctx context.Context, bindingID string) error
 
 	// AppendCommand stores a command with the run's next sequence number, as pending

@@ -23,6 +23,11 @@ const (
 	CodeInvitationInvalid        wire.Code = "invitation_invalid"
 	CodeLastAdmin                wire.Code = "last_admin"
 	CodeSetupLinkInvalid         wire.Code = "setup_link_invalid"
+	// CodeHostDraining and CodeHostOutdated say why a prompt was not offered to its host
+	// (they are turn.state reasons too); CodeSuperseded that a newer connection took over.
+	CodeHostDraining wire.Code = "host_draining"
+	CodeHostOutdated wire.Code = "host_outdated"
+	CodeSuperseded   wire.Code = "superseded"
 )
 
 // HTTPStatus maps a code to the status of an HTTP answer; an unknown code is 500.

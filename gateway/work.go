@@ -44,8 +44,8 @@ type Ledger interface {
 	// the host may retire; what is known already is dropped.
 	Intake(ctx context.Context, runID string, batch []wire.Envelope, durable func(cursor uint64)) error
 	// Waiting tells why a pending turn of the run is not running yet
-	// (turn.state.reason: host_offline, no_room, route_cooling); "" clears it. It
-	// is also called with host_offline for every open run when its host's link
+	// (turn.state.reason: host_offline, host_draining, host_outdated, no_room,
+	// route_cooling); "" clears it. It is also called with host_offline for every open run when its host's link
 	// ends, and with "" when the run is attached again: a turn whose host stays
 	// away for too long is timed out (SQ37). With host_offline, retryAt is when
 	// the host was last heard, if that is known.
@@ -59,7 +59,8 @@ type Ledger interface {
 	// rejected, however often it is told (SQ27, SQ30–SQ39). A delivery that is
 	// unknown, of a deleted thread, of another turn or another host's is forbidden.
 	Receipt(ctx context.Context, hostID string, r wire.Receipt) (wire.ReceiptOutcome, error)
-	// Refused ends the pending turns of a run whose host refused to attach it.
+	// Refused ends the pending turns of a run whose host refused to attach it. With
+	// host_lost the host is gone for good: a running turn ends too.
 	Refused(ctx context.Context, runID string, cause *wire.ErrorBody) error
 }
 
@@ -118,6 +119,23 @@ type Prices struct {
 	Input, Output, CacheRead, CacheCreation int64
 }
 
+// HostPlace is what placement knows of a host, linked or not.
+type HostPlace struct {
+	HostID, TargetRef string
+	Labels            []string
+	// Draining tells that it takes no new turns for now, by its own wish or an admin's.
+	Draining bool
+}
+
+// Placement is what may decide between hosts that offer the same model.
+type Placement struct {
+	// HostID is the host of the thread's newest conversation, "" if there is none. The
+	// thread stays there while that host can serve it.
+	HostID string
+	// Generation is the generation of settings that the host must understand (AD78).
+	Generation int
+}
+
 // Routes resolves models.
 type Routes interface {
 	// Models lists what the actor may use, in configured order.
@@ -125,6 +143,6 @@ type Routes interface {
 	// Resolve gives the first ready route that offers the name, or the default
 	// for "". Errors: model_unknown; route_unavailable if none of them is ready;
 	// no_host if no host is configured. A route whose host is offline for the
-	// moment still resolves: its turn waits.
-	Resolve(ctx context.Context, actor Actor, model string) (Route, error)
+	// moment still resolves: its turn waits. at decides between hosts.
+	Resolve(ctx context.Context, actor Actor, model string, at Placement) (Route, error)
 }

@@ -59,11 +59,29 @@ func (s *Service) bind(ctx context.Context, u *unit, t *gateway.TurnRow, q gatew
 	return encode(cmd), nil
 }
 
+// generation is that of the settings in every prompt.request that is made here; hosts
+// that do not understand it are offered none (AD78, FR38).
+const generation = 2
+
+// placementOf is what decides where the next turn of a thread goes, "" for a new one.
+func placementOf(ctx context.Context, tx gateway.ChatTx, threadID string) (gateway.Placement, error) {
+	at := gateway.Placement{Generation: generation}
+	if threadID == "" {
+		return at, nil
+	}
+	_, hostID, err := tx.LatestBinding(ctx, threadID)
+	if errors.Is(err, gateway.ErrNoRow) {
+		return at, nil
+	}
+	at.HostID = hostID
+	return at, err
+}
+
 // workspaceOf is the opaque workspace of a run: its thread.
 func workspaceOf(run gateway.RunRow) string { return run.ThreadID }
 
 // sessionOf is the session of a run's scope at its host: one for each thread.
-func sessionOf(run gateway.RunRow) string { return "chat:" + run.ThreadID }
+func sessionOf(run gateway.RunRow) string { return gateway.ChatSession + run.ThreadID }
 
 func (s *Service) runFor(ctx context.Context, u *unit, t gateway.TurnRow, route gateway.Route) (gateway.RunRow, error) {
 	run, err := u.RunFor(ctx, t.ThreadID, route.HostID, route.TargetRef)
@@ -80,14 +98,15 @@ func (s *Service) runFor(ctx context.Context, u *unit, t gateway.TurnRow, route 
 // bindingFor gives the binding that the turn runs in. A binding is pinned to its
 // route (RH29), and its native conversation knows only its own turns: so the
 // newest one is used again if the route is the same, and any other route, also
-// one used before, gets a new binding that continues from the newest. One whose
-// first command never took effect is left behind.
+// one used before, gets a new binding that continues from the newest; at another
+// host it cannot, and the model is told of all rounds. One whose first command never
+// took effect is left behind.
 func (s *Service) bindingFor(ctx context.Context, u *unit, run gateway.RunRow, route gateway.Route) (b gateway.BindingRow, fresh bool, err error) {
-	latest, err := u.LatestBinding(ctx, run.ID)
+	latest, _, err := u.LatestBinding(ctx, run.ThreadID)
 	if err != nil && !errors.Is(err, gateway.ErrNoRow) {
 		return b, false, err
 	}
-	known := err == nil
+	known := err == nil && latest.RunID == run.ID
 	if known && latest.Model == route.Model && latest.ModelProvider == route.ModelProvider &&
 		latest.ModelProviderID == route.ModelProviderID {
 		return latest, false, nil

@@ -294,6 +294,7 @@ func (s *Service) launch(ctx context.Context, threadID string, first *candidate,
 func (s *Service) next(ctx context.Context, threadID string) (*candidate, error) {
 	var th gateway.ThreadRow
 	var head gateway.QueueRow
+	var at gateway.Placement
 	err := s.store.View(ctx, func(tx gateway.ChatTx) (err error) {
 		if th, err = tx.Thread(ctx, threadID); err != nil {
 			return err
@@ -301,7 +302,10 @@ func (s *Service) next(ctx context.Context, threadID string) (*candidate, error)
 		if !idle(th) || th.Waiting == 0 {
 			return gateway.ErrNoRow
 		}
-		head, err = tx.QueueHead(ctx, threadID)
+		if head, err = tx.QueueHead(ctx, threadID); err != nil {
+			return err
+		}
+		at, err = placementOf(ctx, tx, threadID)
 		return err
 	})
 	if errors.Is(err, gateway.ErrNoRow) {
@@ -316,7 +320,7 @@ func (s *Service) next(ctx context.Context, threadID string) (*candidate, error)
 	if model == "" && th.Model != nil {
 		model = *th.Model
 	}
-	c.route, c.routeErr = s.routes.Resolve(ctx, gateway.Actor{AccountID: th.AccountID, OrgID: th.OrgID}, model)
+	c.route, c.routeErr = s.routes.Resolve(ctx, gateway.Actor{AccountID: th.AccountID, OrgID: th.OrgID}, model, at)
 	pinned(c.routeErr)
 	if c.routeErr != nil && (transient(c.routeErr) || s.settling()) {
 		s.log.Debug("no route for a waiting message yet", "thread", threadID, "error", c.routeErr)

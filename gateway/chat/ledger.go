@@ -11,8 +11,9 @@ import (
 
 // Reasons of a pending turn (turn.state.reason).
 const (
-	reasonHostOffline = "host_offline"
-	reasonNoRoom      = "no_room"
+	reasonHostOffline  = "host_offline"
+	reasonNoRoom       = "no_room"
+	reasonRouteCooling = "route_cooling"
 )
 
 // OpenRuns lists the runs of a host that are not idle.
@@ -107,6 +108,9 @@ func workOf(run gateway.RunRow, cmds []gateway.CommandRow, idle bool) (work gate
 			TargetRef: run.TargetRef, SessionID: sessionOf(run), AccountRef: run.AccountID, RunID: run.ID,
 			WorkspaceID: workspaceOf(run), Cursor: run.Cursor,
 		},
+	}
+	if len(cmds) > 0 && cmds[0].Kind == wire.TypePromptRequest {
+		work.Generation = generation
 	}
 	for _, c := range cmds {
 		work.Commands = append(work.Commands, wire.CommandMessage{RunID: run.ID, Seq: c.Seq, Command: c.Body})
@@ -215,9 +219,13 @@ func (s *Service) ackRetry(ctx context.Context, cmd gateway.CommandRow, code wir
 }
 
 // untouched tells whether a retryable code proves that the host has neither
-// reserved nor started the turn (RH28, RH34).
+// reserved nor started the turn (RH28, RH34), or that it was not offered there.
 func untouched(code wire.Code) bool {
-	return code == wire.CodeInferenceBusy || code == wire.CodeTurnActive
+	switch code {
+	case wire.CodeInferenceBusy, wire.CodeTurnActive, gateway.CodeHostDraining, gateway.CodeHostOutdated:
+		return true
+	}
+	return false
 }
 
 // ackFailed records a refusal that will not change. A refused prompt ends its
@@ -264,8 +272,8 @@ func (s *Service) Waiting(_ context.Context, runID, reason string, retryAt time.
 }
 
 // Refused ends the pending turns of a run whose host refused to attach it, and
-// takes back what the host was to be told; a running one is timed out unless the
-// host takes the run again in time. See gateway.Ledger.
+// takes back what the host was to be told; a running one is timed out, at once with
+// host_lost, else unless the host takes the run again in time. See gateway.Ledger.
 func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBody) error {
 	code := wire.CodeInternal
 	if cause != nil {
@@ -275,6 +283,12 @@ func (s *Service) Refused(ctx context.Context, runID string, cause *wire.ErrorBo
 		end := ending{cause: causeHostRefused, error: endCode(code), abandon: true}
 		if err := s.endTurn(ctx, lt.turnID, end, nil); err != nil {
 			return err
+		}
+		if code == wire.CodeHostLost {
+			end.cause = causeHostLost
+			if err := s.endTurn(ctx, lt.turnID, end, nil); err != nil {
+				return err
+			}
 		}
 		// A turn that runs there hears of its host no more than if it were away.
 		s.lives.hostAway(runID, s.now())

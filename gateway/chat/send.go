@@ -111,6 +111,7 @@ func (s *Service) spent(ctx context.Context, id string) (*gateway.ClientEvent, e
 // then shape, then thread and model.
 func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
 	var model string
+	var at gateway.Placement
 	err = s.store.View(ctx, func(tx gateway.ChatTx) error {
 		_, authorised := s.telemetry.start(ctx, stageAuthoriseAgent, nested)
 		err := checkAgent(ctx, tx, m.actor, m.req.AgentID)
@@ -120,7 +121,10 @@ func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
 		if m.prompt, err = checkSend(m.req); err != nil {
 			return err
 		}
-		model, err = s.pinnedModel(ctx, tx, m)
+		if model, err = s.pinnedModel(ctx, tx, m); err != nil {
+			return err
+		}
+		at, err = placementOf(ctx, tx, m.req.ThreadID)
 		return err
 	})
 	if err != nil {
@@ -131,7 +135,7 @@ func (s *Service) prepare(ctx context.Context, m *sending) (err error) {
 		model = s.offered(ctx, m.actor, model)
 		m.preset = model
 	}
-	m.route, m.routeErr = s.routes.Resolve(ctx, m.actor, model)
+	m.route, m.routeErr = s.routes.Resolve(ctx, m.actor, model, at)
 	validated(m.routeErr)
 	if m.routeErr == nil {
 		err = checkOptions(m.route, m.req.Options)

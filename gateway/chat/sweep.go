@@ -135,7 +135,7 @@ func (s *Service) overdue(lt *live, now time.Time) (ending, bool) {
 			now.UnixMilli()-started >= s.limits.TurnDeadline.Milliseconds()
 	case status != gateway.TurnPending:
 		return ending{}, false // it waits for its org
-	case reason != "" && reason != reasonHostOffline:
+	case reason == reasonNoRoom, reason == reasonRouteCooling:
 		return ending{}, false // its host is there and will take it
 	}
 	from := lt.pendingSince()

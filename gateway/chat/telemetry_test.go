@@ -316,7 +316,7 @@ func (h *hookedRoutes) once(before func()) {
 	h.before = before
 }
 
-func (h *hookedRoutes) Resolve(ctx context.Context, actor gateway.Actor, model string) (gateway.Route, error) {
+func (h *hookedRoutes) Resolve(ctx context.Context, actor gateway.Actor, model string, at gateway.Placement) (gateway.Route, error) {
 	h.mu.Lock()
 	before := h.before
 	h.before = nil
@@ -324,7 +324,7 @@ func (h *hookedRoutes) Resolve(ctx context.Context, actor gateway.Actor, model s
 	if before != nil {
 		before()
 	}
-	return h.Routes.Resolve(ctx, actor, model)
+	return h.Routes.Resolve(ctx, actor, model, at)
 }
 
 // TestSQ56_ATurnThatWaitsForItsOrgIsTold with how many do; its admission is resolved

@@ -115,7 +115,7 @@ func (s *Service) checkModel(ctx context.Context, actor gateway.Actor, model str
 	if model == "" {
 		return nil
 	}
-	_, err := s.routes.Resolve(ctx, actor, model)
+	_, err := s.routes.Resolve(ctx, actor, model, gateway.Placement{})
 	switch wire.CodeOf(err) {
 	case gateway.CodeModelUnknown, gateway.CodeModelNotAllowed:
 		return err

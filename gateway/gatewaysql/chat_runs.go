@@ -85,9 +85,22 @@ func (tx chatTx) Binding(ctx context.Context, bindingID string) (gateway.Binding
 	return one("read binding", tx.QueryRow(ctx, bindingQuery+` WHERE id = ?`, bindingID), scanBinding)
 }
 
-func (tx chatTx) LatestBinding(ctx context.Context, runID string) (gateway.BindingRow, error) {
-	return one("read latest binding", tx.QueryRow(ctx,
-		bindingQuery+` WHERE run_id = ? AND applied = 1 ORDER BY created_at DESC, id DESC LIMIT 1`, runID), scanBinding)
+// latestBinding goes through the runs of the thread: one for each host that it was at.
+const latestBinding = `
+	SELECT b.id, b.run_id, b.model_provider, b.model_provider_id, b.model, b.virtual_thread_id, b.continue_from, b.applied,
+		b.created_at, r.host_id
+	FROM runs r JOIN bindings b ON b.run_id = r.id
+	WHERE r.thread_id = ? AND b.applied = 1 ORDER BY b.created_at DESC, b.id DESC LIMIT 1`
+
+func (tx chatTx) LatestBinding(ctx context.Context, threadID string) (b gateway.BindingRow, hostID string, err error) {
+	b, err = one("read latest binding", tx.QueryRow(ctx, latestBinding, threadID), func(r rowScanner) (b gateway.BindingRow, err error) {
+		var applied int
+		err = r.Scan(&b.ID, &b.RunID, &b.ModelProvider, &b.ModelProviderID, &b.Model, &b.VirtualThreadID,
+			&b.ContinueFrom, &applied, &b.CreatedAt, &hostID)
+		b.Applied = applied != 0
+		return b, err
+	})
+	return b, hostID, err
 }
 
 func (tx chatTx) MarkApplied(ctx context.Context, bindingID string) error {

@@ -18,6 +18,7 @@ var hot = []struct {
 }{
 	{"open runs of a host", runsOfHost, nil},
 	{"is a run busy", busyRun, nil},
+	{"latest binding of a thread", latestBinding, []string{"bindings_of_run"}},
 	{"a thread", threadQuery + ` WHERE t.id = ?`, []string{"turns_active", "turns_recovering"}},
 	{"recovering turns", turnQuery + ` WHERE recover_by IS NOT NULL ORDER BY created_at, id`, []string{"turns_recovering"}},
 	{"active turn", turnQuery + ` WHERE thread_id = ? AND status IN ('queued', 'pending', 'running')`, []string{"turns_active"}},

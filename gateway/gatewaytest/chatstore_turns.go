@@ -195,18 +195,18 @@ func (s *suite) runs() {
 		run.ID = uid()
 		s.want(tx.InsertRun(s.ctx, run), gateway.ErrRowExists)
 
-		_, err = tx.LatestBinding(s.ctx, t.RunID)
+		_, _, err = tx.LatestBinding(s.ctx, t.ThreadID)
 		s.want(err, gateway.ErrNoRow) // none is applied yet
 		s.must(tx.MarkApplied(s.ctx, t.BindingID))
 		later := gateway.BindingRow{ID: uid(), RunID: t.RunID, VirtualThreadID: uid(), ContinueFrom: t.BindingID, CreatedAt: 2}
 		s.must(tx.InsertBinding(s.ctx, later))
-		latest, err := tx.LatestBinding(s.ctx, t.RunID)
+		latest, host, err := tx.LatestBinding(s.ctx, t.ThreadID)
 		s.must(err)
-		if latest.ID != t.BindingID || !latest.Applied {
+		if latest.ID != t.BindingID || !latest.Applied || host != run.HostID {
 			s.Errorf("latest %+v", latest)
 		}
 		s.must(tx.MarkApplied(s.ctx, later.ID))
-		latest, err = tx.LatestBinding(s.ctx, t.RunID)
+		latest, _, err = tx.LatestBinding(s.ctx, t.ThreadID)
 		s.must(err)
 		if latest.ID != later.ID || latest.ContinueFrom != t.BindingID {
 			s.Errorf("latest %+v", latest)

@@ -67,7 +67,7 @@ func (r *Routes) Models(context.Context, gateway.Actor) ([]gateway.Model, error)
 }
 
 // Resolve gives the route of a model, the first one for "".
-func (r *Routes) Resolve(_ context.Context, _ gateway.Actor, model string) (gateway.Route, error) {
+func (r *Routes) Resolve(_ context.Context, _ gateway.Actor, model string, _ gateway.Placement) (gateway.Route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

@@ -249,8 +249,7 @@ func (d *driver) acknowledge(ctx context.Context, ack wire.Ack) {
 		// the host has nothing of does not count as sent.
 		d.offerAt = d.later(&d.offerPause, failure)
 		if ack.CommandType == wire.TypePromptRequest {
-			d.s.waitForRoom(d)
-			d.tell(ctx, reasonNoRoom, time.Time{}, false)
+			d.postponed(ctx, failure.Code)
 		}
 	default:
 		d.stale, d.offerAt, d.hold = true, time.Time{}, hold{}
@@ -261,11 +260,23 @@ func (d *driver) acknowledge(ctx context.Context, ack wire.Ack) {
 	}
 }
 
+// postponed puts a prompt that the host did not take for now back into the line. One
+// that drains has no line.
+func (d *driver) postponed(ctx context.Context, code wire.Code) {
+	if code == wire.CodeShuttingDown {
+		d.s.answered(d)
+		d.tell(ctx, string(gateway.CodeHostDraining), time.Time{}, false)
+		return
+	}
+	d.s.waitForRoom(d)
+	d.tell(ctx, reasonNoRoom, time.Time{}, false)
+}
+
 // intake gives envelopes to the ledger. When it fails, the host is made to send
 // them again.
 func (d *driver) intake(ctx context.Context, events []wire.Envelope) {
-	if len(events) == 0 {
-		return
+	if len(events) == 0 || ctx.Err() != nil {
+		return // a link that has ended brings nothing more: its host sends it again
 	}
 	err := d.s.reg.ledger.Intake(ctx, d.runID, events, func(cursor uint64) {
 		d.post(func(in *inbox) { in.cursor = max(in.cursor, cursor) })

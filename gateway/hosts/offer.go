@@ -60,6 +60,10 @@ func (d *driver) offer(ctx context.Context) time.Duration {
 		if !d.resumed && next.Seq > d.offered && d.urgent() {
 			return d.withdraw(ctx, next)
 		}
+		replay := d.resumed || next.Seq <= d.offered
+		if cause := d.s.unfit(d.work.Generation, replay); cause != "" {
+			return d.shelve(ctx, next, cause)
+		}
 		if wait := d.holdBack(ctx, next.Seq, p); wait > 0 {
 			return wait
 		}
@@ -85,6 +89,26 @@ func (d *driver) withdraw(ctx context.Context, next wire.CommandMessage) time.Du
 	}
 	d.stale, d.offerAt = true, d.later(&d.offerPause, nil)
 	return d.offerAt.Sub(d.s.reg.now())
+}
+
+// shelve leaves a prompt that the host must not have now: it does not count as sent
+// any longer, so that a stop of it need not wait for the host. One that is to be
+// stopped is withdrawn with that. The driver looks again when something changes.
+func (d *driver) shelve(ctx context.Context, next wire.CommandMessage, cause wire.Code) time.Duration {
+	failure := wire.NewError(cause, "The prompt was not offered to its host.").Body()
+	failure.Retryable = true
+	d.s.answered(d)
+	if err := d.s.reg.ledger.Ack(ctx, wire.Ack{
+		RunID: d.runID, CommandSeq: next.Seq, CommandType: wire.TypePromptRequest, Status: wire.AckFailed, Error: failure,
+	}); err != nil {
+		return d.fail(ctx, "a prompt was not kept from its host", err)
+	}
+	if d.urgent() {
+		d.stale, d.offerAt = true, d.later(&d.offerPause, nil)
+		return d.offerAt.Sub(d.s.reg.now())
+	}
+	d.tell(ctx, string(cause), time.Time{}, false)
+	return asleep
 }
 
 // holdBack gives how long a prompt must wait still; 0 lets it go and takes a place

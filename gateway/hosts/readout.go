@@ -2,9 +2,10 @@ package hosts
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fairlead/fairlead/gateway"
-	"github.com/fairlead/fairlead/relay/link"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 // AdminHosts lists the known hosts in the order of their registration.
@@ -19,24 +20,39 @@ func (r *Registry) AdminHosts(context.Context, gateway.Actor) ([]gateway.AdminHo
 }
 
 // rowOf is called with mu held. Of a host that is away it tells what it last said;
-// one that left without a word counts as lost after link.MaxSilence.
+// one that left without a word counts as lost after Options.Silence (decisions §2.10).
 func (r *Registry) rowOf(h *host) gateway.AdminHost {
-	row := gateway.AdminHost{HostID: h.ID, Name: h.ID, TargetRef: h.TargetRef, Embedded: h.Embedded, State: gateway.HostOffline}
-	if s := h.live; s != nil {
-		hello := s.link.Hello()
-		row.State, row.Name, row.Version, row.Capabilities = gateway.HostOnline, hello.Name, hello.Version, s.link.Capabilities()
+	row := gateway.AdminHost{
+		HostID: h.ID, Name: h.ID, TargetRef: h.TargetRef, Embedded: h.Embedded, State: gateway.HostOffline,
+		Labels: slices.Clone(h.Labels), Links: h.links, LastError: h.last.fault,
+	}
+	switch s := h.live; {
+	case s != nil:
+		row.State = gateway.HostOnline
+		describe(&row, s.link.Hello())
+		row.Capabilities = s.link.Capabilities()
 		row.Inflight, row.Max = s.room.host.Inflight, s.room.host.Max
-		row.OpenRuns, row.Routes = len(s.runs), len(s.routes)
+		row.OpenRuns, row.Routes = len(s.runs)+len(s.controls), len(s.routes)
 		row.Since, row.SeenAt = s.since, s.link.Heard()
-		return row
+		row.ClockOffset, row.RoundTrip, row.Measured = s.link.Clock()
+	case !h.last.ended.IsZero():
+		describe(&row, h.last.hello)
+		row.Routes, row.Since, row.SeenAt = h.last.routes, h.last.ended, h.last.heard
+		if !h.last.orderly && r.now().Sub(h.last.heard) >= r.silence {
+			row.State = gateway.HostLost
+		}
 	}
-	if h.last.ended.IsZero() {
-		return row
+	if row.Draining = h.drains(); row.Draining && row.State == gateway.HostOnline {
+		row.State = gateway.HostDraining
 	}
-	row.Name, row.Version, row.Capabilities = h.last.hello.Name, h.last.hello.Version, h.last.hello.Capabilities
-	row.Routes, row.Since, row.SeenAt = h.last.routes, h.last.ended, h.last.heard
-	if !h.last.orderly && r.now().Sub(h.last.heard) >= link.MaxSilence {
-		row.State = gateway.HostLost
+	if h.Name != "" {
+		row.Name = h.Name
 	}
 	return row
+}
+
+// describe takes what a host said of itself.
+func describe(row *gateway.AdminHost, hello wire.Hello) {
+	row.Name, row.Version, row.Capabilities = hello.Name, hello.Version, slices.Clone(hello.Capabilities)
+	row.Generations = slices.Clone(hello.ConfigGenerations)
 }

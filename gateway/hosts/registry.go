@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,15 +25,24 @@ const (
 // Causes with which Serve refuses or gives up a link.
 var (
 	ErrUnknownHost = errors.New("hosts: this host is not registered")
+	ErrRevoked     = errors.New("hosts: this host was revoked")
 	ErrSuperseded  = errors.New("hosts: a newer link of this host took over")
 	ErrClosed      = errors.New("hosts: shutting down")
 )
 
-// Catalogs is told what hosts publish; gateway/routes implements it. Its methods
-// must not block.
+// Catalogs is told of hosts and of what they publish; gateway/routes implements it.
+// Its methods must not block, and must not call the registry.
 type Catalogs interface {
-	HostOnline(hostID string, capabilities []string)
+	// HostKnown tells of a host that was registered, and of each change of it.
+	HostKnown(p gateway.HostPlace)
+	// HostForgotten tells that a host was revoked.
+	HostForgotten(hostID string)
+	// HostOnline tells that a host is linked, with the capabilities agreed on and the
+	// generations of settings that it understands.
+	HostOnline(hostID string, capabilities []string, generations []int)
 	HostOffline(hostID string)
+	// HostRoom tells how many more prompts a linked host could take now.
+	HostRoom(hostID string, free int)
 	HostCatalog(hostID string, m wire.CatalogMessage)
 }
 
@@ -46,13 +56,22 @@ type Options struct {
 	// RouteMaxWait is how long a prompt waits for a route that cools down before
 	// it is offered all the same: route.max_wait, 0 = 60 s.
 	RouteMaxWait time.Duration
+	// Heartbeat is what both ends of a link keep to: host_link.heartbeat, 0 = 25 s.
+	Heartbeat time.Duration
+	// Silence is how long a host may be silent before its link is ended, and before one
+	// that left without a word counts as lost: host_link.silence, 0 = 90 s.
+	Silence time.Duration
 }
 
 // Host is a relay host that this gateway knows.
 type Host struct {
 	ID        string
 	TargetRef string
+	Name      string // "" shows what the host calls itself
 	Embedded  bool
+	// Draining is set by an admin: the host is asked to take no new prompt.
+	Draining bool
+	Labels   []string
 }
 
 // Registry holds the known hosts and their links.
@@ -62,6 +81,8 @@ type Registry struct {
 	log          *slog.Logger
 	now          func() time.Time
 	routeMaxWait time.Duration
+	heartbeat    time.Duration
+	silence      time.Duration
 
 	// work ends with Close; tasks are the goroutines that Wake and Register start.
 	work  context.Context
@@ -72,16 +93,22 @@ type Registry struct {
 	// slice operations alone.
 	mu     sync.Mutex
 	closed bool
-	hosts  []*host
+	// leaving is set for good by Leave: only the embedded host may link.
+	leaving bool
+	hosts   []*host
 	// routing holds the runs whose host is being looked for; true means that the
 	// run was woken again meanwhile.
 	routing map[string]bool
 }
 
-// host is a known host. All fields but Host are guarded by Registry.mu.
+// host is a known host. Its fields are guarded by Registry.mu; ID, TargetRef and
+// Embedded never change.
 type host struct {
 	Host
 	live *session // nil while the host is not linked
+	// revoked is set for good: the host is not in Registry.hosts any more.
+	revoked bool
+	links   int // how many there were
 	// settled is closed when the ledger has been told that the host is away; a
 	// new link waits for it, so that the ledger is told things in their order.
 	settled chan struct{}
@@ -95,6 +122,7 @@ type past struct {
 	heard   time.Time
 	orderly bool // the host said that it goes offline
 	routes  int
+	fault   string // why it ended, "" for one that ended in good order
 }
 
 // New makes a registry without hosts. Close ends it.
@@ -108,12 +136,18 @@ func New(o Options) *Registry {
 	if o.RouteMaxWait == 0 {
 		o.RouteMaxWait = time.Minute
 	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = link.HeartbeatEvery
+	}
+	if o.Silence == 0 {
+		o.Silence = link.MaxSilence
+	}
 	if o.Catalogs == nil {
 		o.Catalogs = noCatalogs{}
 	}
 	r := &Registry{
 		ledger: o.Ledger, catalogs: o.Catalogs, log: o.Logger, now: o.Now, routeMaxWait: o.RouteMaxWait,
-		routing: map[string]bool{},
+		heartbeat: o.Heartbeat, silence: o.Silence, routing: map[string]bool{},
 	}
 	r.work, r.stop = context.WithCancel(context.Background())
 	return r
@@ -121,22 +155,62 @@ func New(o Options) *Registry {
 
 type noCatalogs struct{}
 
-func (noCatalogs) HostOnline(string, []string)             {}
+func (noCatalogs) HostKnown(gateway.HostPlace)             {}
+func (noCatalogs) HostForgotten(string)                    {}
+func (noCatalogs) HostOnline(string, []string, []int)      {}
 func (noCatalogs) HostOffline(string)                      {}
+func (noCatalogs) HostRoom(string, int)                    {}
 func (noCatalogs) HostCatalog(string, wire.CatalogMessage) {}
 
-// Register makes a host known, and tells the ledger that its open runs wait for
-// it until it links. A host that is known already is left as it is.
+// Register makes a host known, also while others are linked, and tells the ledger
+// that its open runs wait for it until it links. For a host that is known already
+// it is Update.
 func (r *Registry) Register(h Host) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.find(h.ID) != nil {
+	if r.closed {
+		return
+	}
+	if known := r.find(h.ID); known != nil {
+		r.update(known, h)
 		return
 	}
 	known := &host{Host: h}
 	r.hosts = append(r.hosts, known)
+	r.catalogs.HostKnown(known.place())
 	r.reportAway(known, time.Time{})
 }
+
+// Update changes the name, the labels and the draining of a host. A linked one is
+// told to drain, or to go on. A host that is not known is left alone.
+func (r *Registry) Update(h Host) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.find(h.ID); known != nil {
+		r.update(known, h)
+	}
+}
+
+// update is called with mu held.
+func (r *Registry) update(known *host, h Host) {
+	turned := known.Draining != h.Draining
+	known.Name, known.Labels, known.Draining = h.Name, slices.Clone(h.Labels), h.Draining
+	r.catalogs.HostKnown(known.place())
+	if turned && known.live != nil {
+		known.live.drainTurned()
+	}
+}
+
+// place is called with Registry.mu held.
+func (h *host) place() gateway.HostPlace {
+	return gateway.HostPlace{
+		HostID: h.ID, TargetRef: h.TargetRef, Labels: slices.Clone(h.Labels), Draining: h.drains(),
+	}
+}
+
+// drains tells whether the host takes no new prompt, by an admin's wish or its own.
+// It is called with Registry.mu held.
+func (h *host) drains() bool { return h.Draining || h.live != nil && h.live.draining }
 
 // find is called with mu held.
 func (r *Registry) find(hostID string) *host {
@@ -166,189 +240,4 @@ func (r *Registry) reportAway(h *host, heard time.Time) {
 			r.ledger.Waiting(r.work, runID, reasonHostOffline, heard)
 		}
 	})
-}
-
-// Serve drives the runs of a registered host over conn until ctx or the link ends,
-// and closes conn. The error says why it ended and is never nil: ErrUnknownHost,
-// ErrSuperseded, ErrClosed, ctx's cause, or an error of package link.
-func (r *Registry) Serve(ctx context.Context, hostID string, conn link.Conn) error {
-	opened, err := link.Open(ctx, conn, link.SessionOptions{Capabilities: capabilities()})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = opened.Close() }()
-	if got := opened.Hello().HostID; got != hostID {
-		return &link.ProtocolError{What: "the host says that it is another one: " + got}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(r.work, func() { cancel(ErrClosed) })()
-	s, err := r.takeOver(ctx, cancel, hostID, opened)
-	if err != nil {
-		return err
-	}
-	return s.serve(ctx)
-}
-
-// capabilities are those that this gateway takes up.
-func capabilities() []string {
-	return []string{
-		wire.CapabilityContinueFrom, wire.CapabilityTurnContext, wire.CapabilityReasoning, wire.CapabilityOutcome,
-		wire.CapabilitySteer,
-	}
-}
-
-// takeOver makes opened the link of its host, once an older one has ended and the
-// ledger knows about it.
-func (r *Registry) takeOver(ctx context.Context, cancel context.CancelCauseFunc, hostID string, opened *link.Session) (*session, error) {
-	for {
-		r.mu.Lock()
-		h := r.find(hostID)
-		if h == nil || r.closed {
-			r.mu.Unlock()
-			if h == nil {
-				return nil, ErrUnknownHost
-			}
-			return nil, ErrClosed
-		}
-		older, settled := h.live, h.settled
-		if older == nil && closed(settled) {
-			s := newSession(ctx, r, h, cancel, opened)
-			h.live = s
-			r.mu.Unlock()
-			return s, nil
-		}
-		r.mu.Unlock()
-		wait := settled
-		if older != nil {
-			older.cancel(ErrSuperseded)
-			wait = older.ended
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// Wake tells that Work of the run may have changed. It never blocks. A run whose
-// host is away is driven when the host links again.
-func (r *Registry) Wake(runID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	for _, h := range r.hosts {
-		if h.live != nil && h.live.wake(runID) {
-			return
-		}
-	}
-	if len(r.hosts) == 1 && r.hosts[0].live != nil {
-		r.hosts[0].live.drive(runID, false)
-		return
-	}
-	if _, busy := r.routing[runID]; busy {
-		r.routing[runID] = true
-		return
-	}
-	r.routing[runID] = false
-	r.tasks.Go(func() { r.route(runID) })
-}
-
-// route finds the host of a run that has no driver, and tells the ledger when it
-// is away.
-func (r *Registry) route(runID string) {
-	var pause backoff
-	for {
-		away, err := r.routeOnce(runID)
-		for err != nil && sleep(r.work, pause.next()) {
-			away, err = r.routeOnce(runID)
-		}
-		if away {
-			r.ledger.Waiting(r.work, runID, reasonHostOffline, time.Time{})
-		}
-		r.mu.Lock()
-		again := r.routing[runID] && !r.closed
-		r.routing[runID] = false
-		if !again {
-			delete(r.routing, runID)
-			r.mu.Unlock()
-			break
-		}
-		r.mu.Unlock()
-	}
-	// A host that linked meanwhile has its runs driven; the driver takes back what
-	// was just said.
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, h := range r.hosts {
-		if h.live != nil {
-			h.live.remind(runID)
-		}
-	}
-}
-
-// routeOnce does not ask for work while no host is linked: work that was asked for
-// counts as sent.
-func (r *Registry) routeOnce(runID string) (away bool, err error) {
-	if !r.anyLinked() {
-		return true, nil
-	}
-	work, err := r.ledger.Work(r.work, runID)
-	switch {
-	case wire.CodeOf(err) == wire.CodeNotFound || r.work.Err() != nil:
-		return false, nil
-	case err != nil:
-		r.log.Error("hosts: the work of a run is not known", "run", runID, "error", err)
-		return false, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.find(work.HostID)
-	if h != nil && h.live != nil {
-		h.live.drive(runID, false)
-		return false, nil
-	}
-	return !work.Idle, nil
-}
-
-func (r *Registry) anyLinked() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, h := range r.hosts {
-		if h.live != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// Close ends every link and waits for every goroutine that the registry started.
-// Callers of Serve are waited for as well, up to their return to the caller.
-func (r *Registry) Close() {
-	r.mu.Lock()
-	r.closed = true
-	var ends []<-chan struct{}
-	for _, h := range r.hosts {
-		if h.live != nil {
-			ends = append(ends, h.live.ended)
-		}
-	}
-	r.mu.Unlock()
-	r.stop()
-	for _, ended := range ends {
-		<-ended
-	}
-	r.tasks.Wait()
 }

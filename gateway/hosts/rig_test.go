@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/hosts"
 	"github.com/fairlead/fairlead/relay/link"
 	"github.com/fairlead/fairlead/relay/wire"
@@ -30,10 +31,30 @@ type catalogs struct {
 	mu     sync.Mutex
 	online map[string]bool
 	caps   []string
+	places map[string]gateway.HostPlace
+	room   map[string]int
 	routes map[string][]wire.Route
 }
 
-func (c *catalogs) HostOnline(id string, capabilities []string) {
+func (c *catalogs) HostKnown(p gateway.HostPlace) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.places[p.HostID] = p
+}
+
+func (c *catalogs) HostForgotten(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.places, id)
+}
+
+func (c *catalogs) HostRoom(id string, free int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.room[id] = free
+}
+
+func (c *catalogs) HostOnline(id string, capabilities []string, _ []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.online[id], c.caps = true, capabilities
@@ -70,7 +91,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	g := &rig{
 		t: t, ledger: newLedger(), host: newRelayHost("host_1"),
-		catalogs: &catalogs{online: map[string]bool{}, routes: map[string][]wire.Route{}},
+		catalogs: &catalogs{online: map[string]bool{}, places: map[string]gateway.HostPlace{}, room: map[string]int{}, routes: map[string][]wire.Route{}},
 	}
 	g.registry = hosts.New(hosts.Options{Ledger: g.ledger, Catalogs: g.catalogs})
 	g.registry.Register(hosts.Host{ID: "host_1", TargetRef: "target_1", Embedded: true})

@@ -26,6 +26,9 @@ func (r *room) free() int {
 	return r.host.Max - r.host.Inflight - len(r.offering)
 }
 
+// left is how many prompts more the host could take than wait for it already.
+func (r *room) left() int { return r.free() - len(r.waiting) }
+
 // update takes what the host says and lets in as many as there is room for.
 func (r *room) update(m wire.Room) {
 	r.known, r.host = true, m

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/link"
 	"github.com/fairlead/fairlead/relay/wire"
 )
@@ -18,40 +19,76 @@ type session struct {
 	host   *host
 	link   *link.Session
 	cancel context.CancelCauseFunc
-	// work is the context of the drivers; it ends with the link.
+	// work is the context of the drivers; it ends with the link, or by halt before it.
 	work      context.Context
+	halt      context.CancelFunc
 	since     time.Time
 	challenge string
 	steers    bool // the link carries steers
-	tasks     sync.WaitGroup
+	// turned is signalled when an admin has changed whether the host is to drain.
+	turned chan struct{}
+	tasks  sync.WaitGroup
 	// ended is closed when the link and its drivers have ended and the host counts
 	// as away.
 	ended chan struct{}
 
 	// Guarded by Registry.mu.
 	stopped bool
-	orderly bool
-	begun   bool // the runs that were open when the host linked are driven
-	runs    map[string]*driver
-	room    room
-	routes  []wire.Route
+	// muted is set for good when nothing of the host is to be taken in any more.
+	muted    bool
+	expelled error // why this end gave the link up, nil if it did not
+	orderly  bool
+	draining bool // the host drains by its own wish
+	begun    bool // the runs that were open when the host linked are driven
+	runs     map[string]*driver
+	// controls are the runs of control planes; see Control.
+	controls map[string]*controlRun
+	room     room
+	routes   []wire.Route
 }
 
+// newSession is called with Registry.mu held.
 func newSession(ctx context.Context, r *Registry, h *host, cancel context.CancelCauseFunc, opened *link.Session) *session {
-	return &session{
-		reg: r, host: h, link: opened, cancel: cancel, work: ctx, since: r.now(),
+	s := &session{
+		reg: r, host: h, link: opened, cancel: cancel, since: r.now(),
 		challenge: wire.NewChallenge(), steers: slices.Contains(opened.Capabilities(), wire.CapabilitySteer),
-		ended: make(chan struct{}), runs: map[string]*driver{},
+		turned: make(chan struct{}, 1), ended: make(chan struct{}),
+		runs: map[string]*driver{}, controls: map[string]*controlRun{},
 	}
+	s.work, s.halt = context.WithCancel(ctx)
+	return s
 }
 
 func (s *session) serve(ctx context.Context) error {
-	s.reg.log.Info("hosts: linked", "host", s.host.ID, "name", s.link.Hello().Name, "version", s.link.Hello().Version)
-	s.reg.catalogs.HostOnline(s.host.ID, s.link.Capabilities())
-	s.tasks.Go(func() { s.begin(ctx) })
-	err := s.link.Serve(ctx, s)
-	s.finish(err)
-	return err
+	hello := s.link.Hello()
+	s.reg.log.Info("hosts: linked", "host", s.host.ID, "name", hello.Name, "version", hello.Version)
+	s.reg.catalogs.HostOnline(s.host.ID, s.link.Capabilities(), generations(hello))
+	s.tasks.Go(func() { s.begin(s.work) })
+	s.tasks.Go(func() { s.tellDrain(s.work) })
+	return s.finish(s.link.Serve(ctx, s))
+}
+
+// mute has nothing of the host taken in from now on, except what is being taken in
+// at this moment; its drivers end.
+func (s *session) mute() {
+	s.reg.mu.Lock()
+	s.muted = true
+	s.reg.mu.Unlock()
+	s.halt()
+}
+
+// expel ends the link from this side, as endingFor says of cause; ended is closed
+// soon after. Of several causes the first counts.
+func (s *session) expel(cause error) {
+	s.mute()
+	s.reg.mu.Lock()
+	if s.expelled == nil {
+		s.expelled = cause
+	}
+	cause = s.expelled
+	s.reg.mu.Unlock()
+	_ = s.link.End(endingFor(cause))
+	s.cancel(cause)
 }
 
 // begin asks for the catalog and drives every open run.
@@ -81,26 +118,48 @@ func (s *session) begin(ctx context.Context) {
 	}
 }
 
-// finish waits for the drivers and hands the host back as away.
-func (s *session) finish(cause error) {
+// finish waits for the drivers, hands the host back as away and tells why the link
+// ended.
+func (s *session) finish(cause error) error {
+	s.halt()
 	s.cancel(cause)
 	r := s.reg
 	r.mu.Lock()
-	s.stopped = true
+	s.stopped, s.muted = true, true
+	if s.expelled != nil {
+		cause = s.expelled
+	}
 	r.mu.Unlock()
 	s.tasks.Wait()
+	s.loseControls()
 	r.catalogs.HostOffline(s.host.ID)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.host.live = nil
-	s.host.last = past{
+	h := s.host
+	h.live = nil
+	h.last = past{
 		hello: s.link.Hello(), ended: r.now(), heard: s.link.Heard(), orderly: s.orderly, routes: len(s.routes),
+		fault: s.faultOf(cause),
 	}
-	if !r.closed && !errors.Is(cause, ErrSuperseded) {
-		r.reportAway(s.host, s.link.Heard())
+	if s.draining && !h.revoked {
+		r.catalogs.HostKnown(h.place())
+	}
+	if !r.closed && !h.revoked && !errors.Is(cause, ErrSuperseded) {
+		r.reportAway(h, s.link.Heard())
 	}
 	close(s.ended)
+	return cause
+}
+
+// faultOf says for admins why a link ended, "" for one that ended in good order. It
+// is called with Registry.mu held.
+func (s *session) faultOf(cause error) string {
+	if s.orderly || errors.Is(cause, ErrSuperseded) || errors.Is(cause, ErrClosed) || errors.Is(cause, ErrRevoked) ||
+		errors.Is(cause, context.Canceled) {
+		return ""
+	}
+	return wire.ShownText(cause.Error())
 }
 
 // drive starts or wakes the driver of a run; resumed as in driver. It is called
@@ -150,6 +209,9 @@ func (s *session) retire(d *driver) bool {
 func (s *session) deliver(runID string, put func(*inbox)) {
 	s.reg.mu.Lock()
 	d := s.runs[runID]
+	if s.muted {
+		d = nil
+	}
 	s.reg.mu.Unlock()
 	if d != nil {
 		d.post(put)
@@ -157,22 +219,33 @@ func (s *session) deliver(runID string, put func(*inbox)) {
 }
 
 func (s *session) Attached(m wire.Attached) {
+	if s.controlled(m.RunID, func(c *controlRun) { c.attached(m) }) {
+		return
+	}
 	s.deliver(m.RunID, func(in *inbox) { in.attached, in.deaf, in.refused = true, false, nil })
 }
 
 func (s *session) Refused(m wire.Refused) {
-	cause := m.Error
-	if cause == nil {
-		cause = wire.NewError(wire.CodeInternal, "The host gave no reason.").Body()
+	if m.Error == nil {
+		m.Error = wire.NewError(wire.CodeInternal, "The host gave no reason.").Body()
 	}
-	s.deliver(m.RunID, func(in *inbox) { in.refused, in.attached, in.deaf = cause, false, true })
+	if s.controlled(m.RunID, func(c *controlRun) { c.refused(m) }) {
+		return
+	}
+	s.deliver(m.RunID, func(in *inbox) { in.refused, in.attached, in.deaf = m.Error, false, true })
 }
 
 func (s *session) Ack(m wire.Ack) {
+	if s.controlled(m.RunID, func(c *controlRun) { c.tell(func(e gateway.ControlEvents) { e.Ack(m) }) }) {
+		return
+	}
 	s.deliver(m.RunID, func(in *inbox) { in.acks = append(in.acks, m) })
 }
 
 func (s *session) Event(m wire.EventMessage) {
+	if s.controlled(m.RunID, func(c *controlRun) { c.event(m) }) {
+		return
+	}
 	s.deliver(m.RunID, func(in *inbox) { in.add(m.Envelope) })
 }
 
@@ -184,7 +257,11 @@ func (s *session) Room(m wire.Room) {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
 	s.room.update(m)
+	s.tellRoom()
 }
+
+// tellRoom is called with Registry.mu held.
+func (s *session) tellRoom() { s.reg.catalogs.HostRoom(s.host.ID, s.room.left()) }
 
 func (s *session) Catalog(m wire.CatalogMessage) {
 	if m.Challenge != s.challenge {
@@ -192,9 +269,12 @@ func (s *session) Catalog(m wire.CatalogMessage) {
 		return
 	}
 	s.reg.mu.Lock()
+	muted := s.muted
 	s.routes = m.Routes
 	s.reg.mu.Unlock()
-	s.reg.catalogs.HostCatalog(s.host.ID, m)
+	if !muted {
+		s.reg.catalogs.HostCatalog(s.host.ID, m)
+	}
 }
 
 func (s *session) Offline(m wire.Offline) {
@@ -202,46 +282,4 @@ func (s *session) Offline(m wire.Offline) {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
 	s.orderly = true
-}
-
-// coolsUntil is when the route of a prompt can be asked again, zero if it can now.
-func (s *session) coolsUntil(p prompt) time.Time {
-	s.reg.mu.Lock()
-	defer s.reg.mu.Unlock()
-	i := slices.IndexFunc(s.routes, p.servedBy)
-	if i < 0 {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339, s.routes[i].AvailableAt)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
-}
-
-func (s *session) admit(d *driver) bool {
-	s.reg.mu.Lock()
-	defer s.reg.mu.Unlock()
-	return s.room.admit(d)
-}
-
-// insist takes a place for d even if the host says that there is none.
-func (s *session) insist(d *driver) {
-	s.reg.mu.Lock()
-	defer s.reg.mu.Unlock()
-	s.room.take(d)
-}
-
-// waitForRoom puts a driver whose prompt was refused back into the line.
-func (s *session) waitForRoom(d *driver) {
-	s.reg.mu.Lock()
-	defer s.reg.mu.Unlock()
-	s.room.refused(d)
-}
-
-// answered gives back the place of a command and lets the next one in.
-func (s *session) answered(d *driver) {
-	s.reg.mu.Lock()
-	defer s.reg.mu.Unlock()
-	s.room.leave(d)
 }

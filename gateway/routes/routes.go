@@ -3,7 +3,8 @@
 // A Table holds the newest catalog of each registered host, in memory alone: a
 // host tells its catalog again whenever it links. Hosts keep the order of their
 // registration and routes that of their host's settings; where several routes
-// offer one model name, the first that is ready serves it.
+// offer one model name, the first that is ready serves it. Between hosts that stand
+// equal, placement decides: see Table.Resolve.
 //
 // A Table has no goroutine. Hosts' packages report to it; readers take the lock
 // for the length of one look-up.
@@ -13,6 +14,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/gateway"
@@ -21,8 +23,12 @@ import (
 
 var _ gateway.Routes = (*Table)(nil)
 
-// ReasonHostOffline is why a model is not ready whose host is away.
-const ReasonHostOffline = "host_offline"
+// Why a model is not ready whose host cannot take its turn now.
+const (
+	ReasonHostOffline  = "host_offline"
+	ReasonHostDraining = string(gateway.CodeHostDraining)
+	ReasonHostOutdated = string(gateway.CodeHostOutdated)
+)
 
 // Options are the settings of a Table.
 type Options struct {
@@ -33,6 +39,11 @@ type Options struct {
 	// A route with prices is metered, so the org pays for it; any other is its
 	// owner's affair. Nil knows none.
 	Prices func(provider, model string) (gateway.Prices, bool)
+	// Placement are the rules of which hosts may serve what: setting placement.
+	Placement []Rule
+	// StayFor is how long a thread waits for a host that left without draining before
+	// another one that offers its model takes it: 0 = 90 s.
+	StayFor time.Duration
 	// Now is the clock against which routes cool down; nil is the system's.
 	Now func() time.Time
 }
@@ -41,6 +52,8 @@ type Options struct {
 type Table struct {
 	preferred string
 	prices    func(provider, model string) (gateway.Prices, bool)
+	rules     []Rule
+	stayFor   time.Duration
 	now       func() time.Time
 
 	mu    sync.RWMutex
@@ -52,11 +65,16 @@ type Table struct {
 }
 
 type host struct {
-	id, targetRef string
-	online        bool
-	capabilities  []string
-	heard         bool // a catalog came
-	catalog       wire.CatalogMessage
+	gateway.HostPlace
+	online       bool
+	left         time.Time // when it went offline; zero: it was never online
+	capabilities []string
+	generations  []int
+	roomy        bool         // it has said what room it has
+	free         int          // prompts that it could take, as it said last
+	placed       atomic.Int32 // turns that were sent its way since
+	heard        bool         // a catalog came
+	catalog      wire.CatalogMessage
 }
 
 type offer struct {
@@ -77,27 +95,41 @@ func New(o Options) *Table {
 	if o.Prices == nil {
 		o.Prices = func(string, string) (gateway.Prices, bool) { return gateway.Prices{}, false }
 	}
-	return &Table{preferred: o.Default, prices: o.Prices, now: o.Now, byName: map[string]*offer{}}
+	if o.StayFor == 0 {
+		o.StayFor = 90 * time.Second
+	}
+	return &Table{
+		preferred: o.Default, prices: o.Prices, rules: o.Placement, stayFor: o.StayFor, now: o.Now, byName: map[string]*offer{},
+	}
 }
 
-// Register adds a host behind those that are there. One that is known already
-// keeps its place.
-func (t *Table) Register(hostID, targetRef string) {
+// HostKnown adds a host behind those that are there. One that is known already
+// keeps its place; of it the rest is taken.
+func (t *Table) HostKnown(p gateway.HostPlace) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if h := t.host(hostID); h != nil {
-		h.targetRef = targetRef
+	if h := t.host(p.HostID); h != nil {
+		h.HostPlace = p
 		return
 	}
-	t.hosts = append(t.hosts, &host{id: hostID, targetRef: targetRef})
+	t.hosts = append(t.hosts, &host{HostPlace: p})
 }
 
-// HostOnline tells that a host is linked, with the capabilities agreed on.
-func (t *Table) HostOnline(hostID string, capabilities []string) {
+// HostForgotten removes a host and its routes.
+func (t *Table) HostForgotten(hostID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hosts = slices.DeleteFunc(t.hosts, func(h *host) bool { return h.HostID == hostID })
+	t.rebuild()
+}
+
+// HostOnline tells that a host is linked, with the capabilities agreed on and the
+// generations of settings that it understands.
+func (t *Table) HostOnline(hostID string, capabilities []string, generations []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h := t.host(hostID); h != nil {
-		h.online, h.capabilities = true, append([]string{}, capabilities...)
+		h.online, h.capabilities, h.generations = true, append([]string{}, capabilities...), slices.Clone(generations)
 	}
 }
 
@@ -107,7 +139,18 @@ func (t *Table) HostOffline(hostID string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h := t.host(hostID); h != nil {
-		h.online = false
+		h.online, h.left, h.free = false, t.now(), 0
+	}
+}
+
+// HostRoom tells how many prompts more a host could take now; below zero that some
+// wait for it.
+func (t *Table) HostRoom(hostID string, free int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.host(hostID); h != nil {
+		h.roomy, h.free = true, free
+		h.placed.Store(0)
 	}
 }
 
@@ -126,7 +169,7 @@ func (t *Table) HostCatalog(hostID string, m wire.CatalogMessage) {
 // host is called with mu held.
 func (t *Table) host(hostID string) *host {
 	for _, h := range t.hosts {
-		if h.id == hostID {
+		if h.HostID == hostID {
 			return h
 		}
 	}
@@ -148,58 +191,19 @@ func (t *Table) rebuild() {
 	}
 }
 
-// standing says how well an entry can serve a turn now; less is better.
-type standing int
-
-const (
-	usable  standing = iota // ready on a linked host
-	cooling                 // ready, but its provider asked to wait
-	away                    // ready on a host that is offline: the turn waits for it
-	unready
-)
-
-func (e entry) standing(now time.Time) standing {
-	switch {
-	case !e.route.Ready:
-		return unready
-	case !e.host.online:
-		return away
-	case coolsUntil(e.route).After(now):
-		return cooling
-	}
-	return usable
-}
-
-func coolsUntil(r wire.Route) time.Time {
-	at, err := time.Parse(time.RFC3339, r.AvailableAt)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
-}
-
-// best is the first entry of the best standing.
-func (o *offer) best(now time.Time) (entry, standing) {
-	chosen, rank := o.entries[0], o.entries[0].standing(now)
-	for _, e := range o.entries[1:] {
-		if s := e.standing(now); s < rank {
-			chosen, rank = e, s
-		}
-	}
-	return chosen, rank
-}
-
-// Models lists every model name that a host offers, in configured order, with the
-// route that would serve it now. At most one is the default.
-func (t *Table) Models(context.Context, gateway.Actor) ([]gateway.Model, error) {
+// Models lists every model name that a host offers which the actor may use, in
+// configured order, with the route that would serve it now. At most one is the
+// default.
+func (t *Table) Models(_ context.Context, actor gateway.Actor) ([]gateway.Model, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	preset := t.preset(now)
+	preset := t.preset(actor, now)
 	models := make([]gateway.Model, 0, len(t.offers))
 	for _, o := range t.offers {
-		e, s := o.best(now)
-		models = append(models, modelOf(e, s, o == preset))
+		if e, s, ok := t.first(o, actor, now); ok {
+			models = append(models, modelOf(e, s, o == preset))
+		}
 	}
 	return models, nil
 }
@@ -213,8 +217,8 @@ func modelOf(e entry, s standing, preset bool) gateway.Model {
 	switch s {
 	case cooling:
 		m.AvailableAt = r.AvailableAt
-	case away:
-		m.Reason = ReasonHostOffline
+	case draining, outdated, away:
+		m.Reason = s.reason()
 	}
 	return m
 }
@@ -233,15 +237,15 @@ func capabilitiesOf(r wire.Route) gateway.ModelCapabilities {
 // preset is the default offer: that of the settings, else the first default of a provider
 // that can serve, else the first that can, else none. A cooling route stays the
 // default, so that a moment's limit does not change what people talk to.
-func (t *Table) preset(now time.Time) *offer {
-	if o := t.byName[t.preferred]; o != nil {
+func (t *Table) preset(actor gateway.Actor, now time.Time) *offer {
+	if o := t.byName[t.preferred]; o != nil && t.allows(o, actor) {
 		return o
 	}
 	for _, worst := range [...]standing{cooling, away} {
 		var first *offer
 		for _, o := range t.offers {
-			e, s := o.best(now)
-			if s > worst {
+			e, s, ok := t.first(o, actor, now)
+			if !ok || s > worst {
 				continue
 			}
 			if e.route.Default {
@@ -259,10 +263,14 @@ func (t *Table) preset(now time.Time) *offer {
 }
 
 // Resolve gives the route that serves a model now, or the default model's for "".
-// A route whose host is offline still resolves: its turn waits. Errors:
-// no_host if no host is configured; model_unknown; route_unavailable if the model
-// is offered but by no ready route, or if a host has not told its catalog yet.
-func (t *Table) Resolve(_ context.Context, _ gateway.Actor, model string) (gateway.Route, error) {
+// A route whose host is offline still resolves: its turn waits. Between hosts it
+// goes: hosts that a rule keeps from the model are left out; a thread stays at its
+// host, unless that drains, is of an older generation or has been away for
+// Options.StayFor while another one could serve; then the better standing wins, then
+// the labels that a rule prefers, then the most room, then the order. Errors: no_host
+// if no host is configured; model_unknown; route_unavailable if the model is offered
+// but by no ready route, or if a host has not told its catalog yet.
+func (t *Table) Resolve(_ context.Context, actor gateway.Actor, model string, at gateway.Placement) (gateway.Route, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if len(t.hosts) == 0 {
@@ -271,17 +279,17 @@ func (t *Table) Resolve(_ context.Context, _ gateway.Actor, model string) (gatew
 	now := t.now()
 	o := t.byName[model]
 	if model == "" {
-		o = t.preset(now)
+		o = t.preset(actor, now)
 	}
-	if o == nil {
+	if o == nil || !t.allows(o, actor) {
 		return gateway.Route{}, t.notOffered(model)
 	}
-	e, s := o.best(now)
+	e, s := t.place(o, actor, at, now)
 	if s == unready {
 		return gateway.Route{}, unavailable("The provider of this model is not ready.")
 	}
 	route := gateway.Route{
-		HostID: e.host.id, TargetRef: e.host.targetRef,
+		HostID: e.host.HostID, TargetRef: e.host.TargetRef,
 		Capabilities: slices.Clone(e.host.capabilities), Billing: gateway.BillingOwn, Route: e.route,
 	}
 	if prices, metered := t.prices(e.route.ModelProviderID, e.route.Model); metered {
@@ -306,41 +314,4 @@ func unavailable(message string) *wire.Error {
 	e := wire.NewError(gateway.CodeRouteUnavailable, message)
 	e.Retryable = true
 	return e
-}
-
-// AdminRoutes lists every route of every host, in order, for admins.
-func (t *Table) AdminRoutes(context.Context, gateway.Actor) ([]gateway.AdminRoute, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	now := t.now()
-	preset := t.preset(now)
-	rows := []gateway.AdminRoute{}
-	for _, h := range t.hosts {
-		for _, r := range h.catalog.Routes {
-			e := entry{host: h, route: r}
-			row := gateway.AdminRoute{
-				HostID: h.id, Model: r.Model, Provider: r.DisplayName, ProviderID: r.ModelProviderID, Family: r.Family,
-				Credential: credentialOf(h.catalog, r), Ready: e.standing(now) <= cooling, Reason: r.Reason,
-				Default: preset != nil && preset.model == r.Model, Capabilities: capabilitiesOf(r),
-			}
-			switch e.standing(now) {
-			case cooling:
-				row.AvailableAt = coolsUntil(r)
-			case away:
-				row.Reason = ReasonHostOffline
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows, nil
-}
-
-// credentialOf finds the state of a route's key, "" if its provider is not ready.
-func credentialOf(m wire.CatalogMessage, r wire.Route) string {
-	for _, p := range m.Catalog.Providers {
-		if p.ID == r.ModelProvider && p.ModelProviderID == r.ModelProviderID {
-			return p.CredentialState
-		}
-	}
-	return ""
 }

@@ -49,8 +49,8 @@ func table(t *testing.T, preferred string, first, second []wire.Route) *routes.T
 	})
 	for i, rs := range [][]wire.Route{first, second} {
 		id := []string{"host_1", "host_2"}[i]
-		tab.Register(id, "target_"+id)
-		tab.HostOnline(id, []string{wire.CapabilityOutcome})
+		tab.HostKnown(gateway.HostPlace{HostID: id, TargetRef: "target_" + id})
+		tab.HostOnline(id, []string{wire.CapabilityOutcome}, []int{1, 2})
 		tab.HostCatalog(id, wire.CatalogMessage{Routes: rs})
 	}
 	return tab
@@ -58,7 +58,7 @@ func table(t *testing.T, preferred string, first, second []wire.Route) *routes.T
 
 func resolve(t *testing.T, tab *routes.Table, model string) string {
 	t.Helper()
-	r, err := tab.Resolve(t.Context(), actor, model)
+	r, err := tab.Resolve(t.Context(), actor, model, gateway.Placement{})
 	if err != nil {
 		return string(wire.CodeOf(err))
 	}
@@ -126,7 +126,7 @@ func TestResolve_HostsThatAreAway(t *testing.T) {
 	if err != nil || len(models) != 2 || models[1].Ready || models[1].Reason != routes.ReasonHostOffline {
 		t.Errorf("models %+v, %v", models, err)
 	}
-	tab.HostOnline("host_1", []string{wire.CapabilityOutcome})
+	tab.HostOnline("host_1", []string{wire.CapabilityOutcome}, nil)
 	if got := resolve(t, tab, "m"); got != "host_1 a m" {
 		t.Errorf("with the host back: %q", got)
 	}
@@ -138,9 +138,9 @@ func TestResolve_SQ60_NoHost(t *testing.T) {
 	if got := resolve(t, tab, "m"); got != string(wire.CodeNoHost) {
 		t.Errorf("without a host: %q", got)
 	}
-	tab.Register("host_1", "target_host_1")
+	tab.HostKnown(gateway.HostPlace{HostID: "host_1", TargetRef: "target_host_1"})
 	for _, model := range []string{"m", ""} {
-		_, err := tab.Resolve(t.Context(), actor, model)
+		_, err := tab.Resolve(t.Context(), actor, model, gateway.Placement{})
 		var e *wire.Error
 		if !errors.As(err, &e) || e.Code != gateway.CodeRouteUnavailable || !e.Retryable {
 			t.Errorf("%q before the first catalog: %v", model, err)
@@ -210,16 +210,16 @@ func TestAdminRoutes_ListsEveryRoute(t *testing.T) {
 func TestResolve_SQ74_APricedRouteIsMetered(t *testing.T) {
 	t.Parallel()
 	tab := table(t, "", []wire.Route{route("a", "paid"), route("a", "own")}, []wire.Route{route("b", "paid")})
-	paid, err := tab.Resolve(t.Context(), actor, "paid")
+	paid, err := tab.Resolve(t.Context(), actor, "paid", gateway.Placement{})
 	if err != nil || paid.Billing != gateway.BillingMetered || paid.Prices != (gateway.Prices{Input: 3, Output: 15}) {
 		t.Errorf("priced route %+v, %v", paid, err)
 	}
-	own, err := tab.Resolve(t.Context(), actor, "own")
+	own, err := tab.Resolve(t.Context(), actor, "own", gateway.Placement{})
 	if err != nil || own.Billing != gateway.BillingOwn || own.Prices != (gateway.Prices{}) {
 		t.Errorf("route without a price %+v, %v", own, err)
 	}
 	tab.HostCatalog("host_1", wire.CatalogMessage{})
-	if other, err := tab.Resolve(t.Context(), actor, "paid"); err != nil || other.Billing != gateway.BillingOwn {
+	if other, err := tab.Resolve(t.Context(), actor, "paid", gateway.Placement{}); err != nil || other.Billing != gateway.BillingOwn {
 		t.Errorf("the model of another provider %+v, %v", other, err)
 	}
 }

@@ -1,0 +1,262 @@
+package hosts
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// controlRun is a run of a control plane on one link. It outlives its owner only
+// while somebody uses it.
+type controlRun struct {
+	s  *session
+	id string
+	// turn holds one token: the right to send for the run, so that what goes to the
+	// host is in the order in which owners changed.
+	turn chan struct{}
+	// telling is held while the owner is told something. It comes before Registry.mu.
+	telling sync.Mutex
+
+	// Guarded by Registry.mu.
+	owner *Control
+	users int // who looks at it now
+	// awaiting counts the attaches that the host has not answered: until then what
+	// comes is of an attachment that was replaced.
+	awaiting int
+}
+
+// enter finds the run of an attach on the link of its target.
+func (c *Control) enter(a wire.Attach) (*controlRun, error) {
+	r := c.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.targeted(a.TargetRef)
+	if h == nil {
+		return nil, wire.NewError(wire.CodeNotFound, "There is no relay host with this target.")
+	}
+	s := h.live
+	if s == nil || s.muted || s.stopped {
+		return nil, offline()
+	}
+	if s.runs[a.RunID] != nil {
+		return nil, wire.NewError(wire.CodeForbidden, "This run is not open to control planes.")
+	}
+	if other := c.runs[a.RunID]; other != nil && other.s.host != h {
+		return nil, wire.NewError(wire.CodeForbidden, "This run is attached at another host.")
+	}
+	run := s.controls[a.RunID]
+	if run == nil {
+		run = &controlRun{s: s, id: a.RunID, turn: make(chan struct{}, 1)}
+		s.controls[a.RunID] = run
+	}
+	run.users++
+	return run, nil
+}
+
+// targeted is called with mu held.
+func (r *Registry) targeted(targetRef string) *host {
+	for _, h := range r.hosts {
+		if h.TargetRef == targetRef {
+			return h
+		}
+	}
+	return nil
+}
+
+// exit ends a use of the run.
+func (run *controlRun) exit() {
+	run.s.reg.mu.Lock()
+	defer run.s.reg.mu.Unlock()
+	run.users--
+	run.drop()
+}
+
+// drop forgets a run that nobody holds or looks at, once the host has answered every
+// attach: an answer must not be taken for one of a later attachment. It is called with Registry.mu
+// held.
+func (run *controlRun) drop() {
+	if run.owner == nil && run.users == 0 && run.awaiting == 0 && run.s.controls[run.id] == run {
+		delete(run.s.controls, run.id)
+	}
+}
+
+func (run *controlRun) lock(ctx context.Context) error {
+	select {
+	case run.turn <- struct{}{}:
+		return nil
+	case <-run.s.work.Done():
+		return offline()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (run *controlRun) unlock() { <-run.turn }
+
+// take makes c the owner of a run. An older connection of the same account is told
+// that it was superseded.
+func (c *Control) take(run *controlRun) error {
+	run.telling.Lock()
+	defer run.telling.Unlock()
+	older, err := c.own(run)
+	if err == nil && older != nil {
+		cause := wire.NewError(gateway.CodeSuperseded, "A newer connection of this account attached the run.")
+		older.events.Refused(wire.Refused{RunID: run.id, Error: cause.Body()})
+	}
+	return err
+}
+
+// own gives the owner before, nil if it was c or nobody.
+func (c *Control) own(run *controlRun) (older *Control, err error) {
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	switch {
+	case c.closed || run.s.muted || run.s.stopped:
+		return nil, offline()
+	case run.owner != nil && run.owner.holder != c.holder:
+		return nil, wire.NewError(wire.CodeForbidden, "This run is attached by another account.")
+	}
+	if older = run.owner; older == c {
+		older = nil
+	} else if older != nil {
+		delete(older.runs, run.id)
+	}
+	run.owner, c.runs[run.id] = c, run
+	run.awaiting++
+	return older, nil
+}
+
+// disown is called with Registry.mu held.
+func (run *controlRun) disown(c *Control) {
+	if c.runs[run.id] == run {
+		delete(c.runs, run.id)
+	}
+	if run.owner == c {
+		run.owner = nil
+	}
+	run.drop()
+}
+
+func (run *controlRun) ownedBy(c *Control) bool {
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	return run.owner == c
+}
+
+// controlled gives a message to a run of a control plane; false if it is none.
+func (s *session) controlled(runID string, give func(*controlRun)) bool {
+	s.reg.mu.Lock()
+	run := s.controls[runID]
+	if run != nil {
+		run.users++
+	}
+	muted := s.muted
+	s.reg.mu.Unlock()
+	if run == nil {
+		return false
+	}
+	defer run.exit()
+	if !muted {
+		give(run)
+	}
+	return true
+}
+
+// tell tells the owner something, if there is one.
+func (run *controlRun) tell(say func(gateway.ControlEvents)) {
+	run.telling.Lock()
+	defer run.telling.Unlock()
+	run.s.reg.mu.Lock()
+	owner := run.owner
+	run.s.reg.mu.Unlock()
+	if owner != nil {
+		say(owner.events)
+	}
+}
+
+// answered counts an answer to an attach; current is false for one that was
+// replaced.
+func (run *controlRun) answered() (current bool) {
+	run.s.reg.mu.Lock()
+	defer run.s.reg.mu.Unlock()
+	run.awaiting = max(run.awaiting-1, 0)
+	return run.awaiting == 0
+}
+
+func (run *controlRun) attached(m wire.Attached) {
+	if run.answered() {
+		run.tell(func(e gateway.ControlEvents) { e.Attached(m) })
+	}
+}
+
+func (run *controlRun) refused(m wire.Refused) {
+	if !run.answered() {
+		return
+	}
+	run.telling.Lock()
+	defer run.telling.Unlock()
+	run.s.reg.mu.Lock()
+	owner := run.owner
+	if owner != nil {
+		run.disown(owner)
+	}
+	run.s.reg.mu.Unlock()
+	if owner != nil {
+		owner.events.Refused(m)
+	}
+}
+
+func (run *controlRun) event(m wire.EventMessage) {
+	run.s.reg.mu.Lock()
+	stale := run.awaiting > 0
+	run.s.reg.mu.Unlock()
+	if !stale {
+		run.tell(func(e gateway.ControlEvents) { e.Event(m) })
+	}
+}
+
+// loseControls tells the control planes of a link that has ended.
+func (s *session) loseControls() {
+	s.reg.mu.Lock()
+	var lost []*controlRun
+	for _, run := range s.controls {
+		run.users++
+		lost = append(lost, run)
+	}
+	s.reg.mu.Unlock()
+	for _, run := range lost {
+		run.gone()
+		run.exit()
+	}
+}
+
+func (run *controlRun) gone() {
+	run.telling.Lock()
+	defer run.telling.Unlock()
+	run.s.reg.mu.Lock()
+	owner := run.owner
+	if owner != nil {
+		run.disown(owner)
+	}
+	run.s.reg.mu.Unlock()
+	if owner != nil {
+		owner.events.Gone(run.id)
+	}
+}
+
+// runner is the host of the link as control planes see it.
+func (s *session) runner() gateway.Runner {
+	hello := s.link.Hello()
+	r := gateway.Runner{
+		HostID: s.host.ID, Name: hello.Name, Version: hello.Version,
+		Capabilities: s.link.Capabilities(), TargetRef: s.host.TargetRef,
+	}
+	s.reg.mu.Lock()
+	defer s.reg.mu.Unlock()
+	if s.host.Name != "" {
+		r.Name = s.host.Name
+	}
+	return r
+}
