@@ -19,6 +19,10 @@ const (
 	exitFailed   = 1 // the command could not do its work
 	exitUsage    = 2 // wrong arguments
 	exitSettings = 3 // wrong settings
+
+	// Of `host run`: starting it again would not help.
+	exitRefused    = 4 // its gateway refused or revoked it
+	exitSuperseded = 5 // another process is linked as the same host
 )
 
 // stdio is what a command has of its surroundings.
@@ -43,8 +47,12 @@ type cli struct {
 	Serve serveCmd  `cmd:"" help:"Serve the gateway and its embedded relay host."`
 	Admin adminCmds `cmd:"" help:"Manage accounts and orgs, before the first serve or beside a running one."`
 	Host  struct {
+		Join        hostJoinCmd    `cmd:"" help:"Make this machine a relay host of a gateway elsewhere."`
+		Run         hostRunCmd     `cmd:"" help:"Serve that gateway from here."`
+		Install     hostInstallCmd `cmd:"" help:"Have systemd run the host."`
 		ImportState importStateCmd `cmd:"" help:"Take over the bindings file of a reference host."`
-	} `cmd:"" help:"Manage the embedded relay host."`
+	} `cmd:"" help:"Run a relay host on this machine, and manage its state."`
+	Chat    chatCmd    `cmd:"" help:"Chat in the terminal, or send one message from a script."`
 	Show    configCmd  `cmd:"" name:"config" help:"Print the settings in force and where each comes from."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
@@ -53,7 +61,7 @@ const description = `A WebSocket gateway with a browser chat for language models
 
 Settings come from a YAML file, from FAIRLEAD_… variables (FAIRLEAD_HOST__NAME is host.name) and from flags; later ones win.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 wrong settings.`
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 wrong settings; of host run also 4 refused by its gateway, 5 superseded.`
 
 // run is the program: main and the tests call it.
 func run(ctx context.Context, args []string, std stdio) int {
@@ -96,10 +104,19 @@ func commandOf(err error) string {
 }
 
 func fail(std stdio, err error) int {
+	var chat *chatEnd
+	if errors.As(err, &chat) && chat.err == nil {
+		return chat.code
+	}
 	_, _ = fmt.Fprintf(std.Err, "fairlead: %v\n", err)
 	var wrong *configError
 	var usage *usageError
+	var stopped *stoppedError
 	switch {
+	case chat != nil:
+		return chat.code
+	case errors.As(err, &stopped):
+		return stopped.code
 	case errors.As(err, &wrong):
 		return exitSettings
 	case errors.As(err, &usage):

@@ -30,10 +30,13 @@ type config struct {
 	Listen       string          `koanf:"listen"`
 	PublicURL    string          `koanf:"public_url"` // "" is http:// and the address listened on
 	Host         hostConfig      `koanf:"host"`
+	HostLink     hostLinkConfig  `koanf:"host_link"`
+	Placement    []placeConfig   `koanf:"placement"`
 	DefaultModel string          `koanf:"default_model"` // "" is the first ready one
 	Turn         turnConfig      `koanf:"turn"`
 	Route        routeConfig     `koanf:"route"`
 	Context      contextConfig   `koanf:"context"`
+	Shutdown     shutdownConfig  `koanf:"shutdown"`
 	Limits       limitsConfig    `koanf:"limits"`
 	Billing      billingConfig   `koanf:"billing"`
 	Telemetry    telemetryConfig `koanf:"telemetry"`
@@ -56,13 +59,32 @@ func (u databaseURL) String() string {
 type hostConfig struct {
 	Name        string `koanf:"name"`
 	MaxInflight int    `koanf:"max_inflight"`
+	// Drain is how long a host of `fairlead host run` waits for its turns (RH62); the
+	// embedded one has shutdown.drain.
+	Drain time.Duration `koanf:"drain"`
 	// Providers is never empty: without any in the settings it is the demo model.
 	Providers []providerConfig `koanf:"providers"`
+}
+
+// hostLinkConfig is what the gateway keeps to with hosts.
+type hostLinkConfig struct {
+	Heartbeat time.Duration `koanf:"heartbeat"`
+	Silence   time.Duration `koanf:"silence"`
+}
+
+// placeConfig says which hosts may serve a model or an org.
+type placeConfig struct {
+	Model   string   `koanf:"model"`   // "" is every one
+	Org     string   `koanf:"org"`     // its id, "" is every one
+	Require []string `koanf:"require"` // labels of a host
+	Prefer  []string `koanf:"prefer"`
 }
 
 type turnConfig struct {
 	PendingTimeout time.Duration `koanf:"pending_timeout"`
 	Deadline       time.Duration `koanf:"deadline"`
+	// HostSilence is how long a running turn outlives its host's last word.
+	HostSilence time.Duration `koanf:"host_silence"`
 	// DeadlineWarning is five minutes before the end of two hours, unless it is set.
 	DeadlineWarning time.Duration `koanf:"deadline_warning"`
 }
@@ -73,6 +95,10 @@ type routeConfig struct {
 
 type contextConfig struct {
 	StoppedAnswers string `koanf:"stopped_answers"` // include or omit
+}
+
+type shutdownConfig struct {
+	Drain time.Duration `koanf:"drain"` // 0 waits for no turn
 }
 
 // limitsConfig holds limits that an admin can set otherwise for an org or a
@@ -152,13 +178,15 @@ type modelConfig struct {
 
 func defaultConfig() config {
 	return config{
-		DataDir: "./fairlead-data",
-		Listen:  "127.0.0.1:8080",
-		Host:    hostConfig{Name: "embedded", MaxInflight: 8},
-		Turn:    turnConfig{PendingTimeout: 10 * time.Minute, Deadline: 2 * time.Hour},
-		Route:   routeConfig{MaxWait: time.Minute},
-		Context: contextConfig{StoppedAnswers: "include"},
-		Log:     logConfig{Level: "info", Format: "text"},
+		DataDir:  "./fairlead-data",
+		Listen:   "127.0.0.1:8080",
+		Host:     hostConfig{Name: "embedded", MaxInflight: 8, Drain: 45 * time.Second},
+		HostLink: hostLinkConfig{Heartbeat: 25 * time.Second, Silence: 90 * time.Second},
+		Turn:     turnConfig{PendingTimeout: 10 * time.Minute, Deadline: 2 * time.Hour, HostSilence: 3 * time.Minute},
+		Route:    routeConfig{MaxWait: time.Minute},
+		Context:  contextConfig{StoppedAnswers: "include"},
+		Shutdown: shutdownConfig{Drain: 20 * time.Second},
+		Log:      logConfig{Level: "info", Format: "text"},
 	}
 }
 

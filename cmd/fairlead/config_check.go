@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/fairlead/fairlead/gateway/httpd"
@@ -19,6 +20,9 @@ import (
 const (
 	maxInflightLimit = 1024
 	maxNameBytes     = 100
+	maxDrain         = time.Hour
+	minHeartbeat     = time.Second
+	maxHeartbeat     = 10 * time.Minute
 	// maxConcurrentTurns and maxPrice keep a slip of the keyboard from being taken
 	// for a wish.
 	maxConcurrentTurns = 100_000
@@ -54,6 +58,7 @@ func (c *config) check() []fault {
 		k.fault("host.max_inflight", fmt.Sprintf("must be from 1 to %d", maxInflightLimit))
 	}
 	k.providers(c.Host.Providers)
+	k.hosts()
 	if c.Turn.PendingTimeout <= 0 {
 		k.fault("turn.pending_timeout", "must be more than nothing")
 	}
@@ -65,6 +70,9 @@ func (c *config) check() []fault {
 	if c.Route.MaxWait < 0 {
 		k.fault("route.max_wait", "must not be negative")
 	}
+	if c.Shutdown.Drain < 0 || c.Shutdown.Drain > maxDrain {
+		k.fault("shutdown.drain", "must be from 0s to 1h")
+	}
 	k.account()
 	k.oneOf("context.stopped_answers", c.Context.StoppedAnswers, "include", "omit")
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
@@ -75,6 +83,42 @@ func (c *config) check() []fault {
 
 func (k *checker) fault(path, problem string) {
 	k.faults = append(k.faults, fault{k.cfg.origins.of(path), path, problem})
+}
+
+// hosts checks what concerns hosts on other machines.
+func (k *checker) hosts() {
+	c := k.cfg
+	if c.Host.Drain < 0 || c.Host.Drain > maxDrain {
+		k.fault("host.drain", "must be from 0s to 1h")
+	}
+	if h := c.HostLink.Heartbeat; h < minHeartbeat || h > maxHeartbeat {
+		k.fault("host_link.heartbeat", "must be from 1s to 10m")
+	} else if c.HostLink.Silence < 2*h {
+		k.fault("host_link.silence", "must be at least twice host_link.heartbeat")
+	}
+	if c.Turn.HostSilence < c.HostLink.Silence {
+		k.fault("turn.host_silence", "must not be less than host_link.silence")
+	}
+	for i, p := range c.Placement {
+		path := fmt.Sprintf("placement[%d]", i)
+		if len(p.Require) == 0 && len(p.Prefer) == 0 {
+			k.fault(path, "must have labels under require or prefer")
+		}
+		if p.Model != "" && !wire.ValidModelID(p.Model) {
+			k.fault(path+".model", "is not a model id (RH19)")
+		}
+		k.labels(path+".require", p.Require)
+		k.labels(path+".prefer", p.Prefer)
+	}
+}
+
+// labels checks labels of hosts, as `fairlead admin host label` takes them.
+func (k *checker) labels(path string, labels []string) {
+	for i, label := range labels {
+		if !hostLabel.MatchString(label) {
+			k.fault(fmt.Sprintf("%s[%d]", path, i), "must be a label: 1 to 64 letters, digits or . _ : = / + -")
+		}
+	}
 }
 
 // account checks what concerns models, orgs and operators alike.
@@ -193,9 +237,10 @@ func (k *checker) provider(path string, p *providerConfig) {
 }
 
 // variableName is the name of an environment variable; keyLike what a key looks
-// like that somebody put in its place.
+// like that somebody put in its place; hostLabel a label of a host.
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	hostLabel    = regexp.MustCompile(`^[A-Za-z0-9._:=/+-]{1,64}$`)
 	keyLike      = regexp.MustCompile(`^(sk|gsk|hf|rk|pk|ghp|xai)_`)
 )
 

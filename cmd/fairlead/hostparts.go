@@ -43,26 +43,46 @@ func openHost(ctx context.Context, cfg *config, log *slog.Logger) (_ *hostParts,
 	if err := p.openStore(ctx, cfg, log); err != nil {
 		return nil, err
 	}
+	if err := p.openRuntime(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// openRuntime opens what the settings of providers are for, on an open store.
+func (p *hostParts) openRuntime(ctx context.Context, cfg *config, log *slog.Logger) error {
 	entries, routes, err := openProviders(cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.runtime, err = native.Open(ctx, native.Config{
 		Store: relaysql.NewNative(p.db), Routes: routes.find, Logger: log,
 		StoppedAnswers: native.StoppedAnswers(cfg.Context.StoppedAnswers),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.host, err = relay.Open(ctx, relay.Config{
 		Dir: hostDir(cfg), Owner: p.owner, Store: relaysql.NewHost(p.db), Runtime: p.runtime,
 		HostID: p.target, Name: cfg.Host.Name, Version: programVersion(), Providers: entries,
 		MaxInflight: cfg.Host.MaxInflight, Cooling: p.runtime.Cooling, Logger: log,
 	})
-	if err != nil {
-		return nil, err
+	return err
+}
+
+// closeRuntime is the opposite: the store stays open and the folder locked.
+func (p *hostParts) closeRuntime() error {
+	var errs []error
+	if p.host != nil {
+		errs = append(errs, p.host.Close())
 	}
-	return p, nil
+	if p.runtime != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		defer cancel()
+		errs = append(errs, p.runtime.Close(ctx))
+	}
+	p.host, p.runtime = nil, nil
+	return errors.Join(errs...)
 }
 
 func (p *hostParts) openStore(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
@@ -87,15 +107,7 @@ func (p *hostParts) openStore(ctx context.Context, cfg *config, log *slog.Logger
 
 // close ends what is open, in the order in which it depends on each other.
 func (p *hostParts) close() error {
-	var errs []error
-	if p.host != nil {
-		errs = append(errs, p.host.Close())
-	}
-	if p.runtime != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
-		defer cancel()
-		errs = append(errs, p.runtime.Close(ctx))
-	}
+	errs := []error{p.closeRuntime()}
 	if p.db != nil {
 		errs = append(errs, p.db.Close())
 	}
