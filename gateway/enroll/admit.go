@@ -47,13 +47,16 @@ func (s *Service) Admit(ctx context.Context, header string) (Admission, error) {
 	}
 	// The admission is known before the host is read: a revocation comes before the
 	// reading, or finds the admission.
-	ctx, release := s.admitting.enter(ctx, auth.HostID)
+	admitted, release := s.admitting.enter(ctx, auth.HostID)
 	h, err := s.authenticate(ctx, auth)
+	if err == nil && errors.Is(context.Cause(admitted), ErrRevoked) {
+		err = revoked()
+	}
 	if err != nil {
 		release()
 		return Admission{}, err
 	}
-	return Admission{Host: h, Context: ctx, Release: release}, nil
+	return Admission{Host: h, Context: admitted, Release: release}, nil
 }
 
 func (s *Service) authenticate(ctx context.Context, auth wire.HostAuthorization) (gateway.RelayHost, error) {
@@ -85,8 +88,7 @@ func (s *Service) authenticate(ctx context.Context, auth wire.HostAuthorization)
 	case nonceSpent:
 	}
 	if !h.RevokedAt.IsZero() {
-		return gateway.RelayHost{}, wire.NewError(wire.CodeHostRevoked,
-			"An admin revoked this host. It may join again with a new invitation and a new key.")
+		return gateway.RelayHost{}, revoked()
 	}
 	s.saw(ctx, h, "", now)
 	return h, nil
@@ -105,6 +107,11 @@ func (s *Service) saw(ctx context.Context, h gateway.RelayHost, version string, 
 
 func unauthorized() error {
 	return wire.NewError(wire.CodeUnauthorized, "This host is not known here, or its signature is wrong. Join the host again.")
+}
+
+func revoked() error {
+	return wire.NewError(wire.CodeHostRevoked,
+		"An admin revoked this host. It may join again with a new invitation and a new key.")
 }
 
 func stale() error {
