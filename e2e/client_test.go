@@ -120,8 +120,10 @@ func (c *client) call(ctx context.Context, command map[string]any) (frame, error
 }
 
 // next reads one message and hands pushes on.
-func (c *client) next(ctx context.Context) (frame, error) {
-	ctx, cancel := context.WithTimeout(ctx, replyLimit)
+func (c *client) next(ctx context.Context) (frame, error) { return c.nextWithin(ctx, replyLimit) }
+
+func (c *client) nextWithin(ctx context.Context, limit time.Duration) (frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, raw, err := c.conn.Read(ctx)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,14 +82,32 @@ var listening = regexp.MustCompile(`listening on (http://\S+)`)
 func (in *install) onPostgres() *install {
 	in.t.Helper()
 	in.database = pgtest.URL(in.t)
+	return in.set("database_url: %q", in.database)
+}
+
+// set adds a line to the settings.
+func (in *install) set(format string, args ...any) *install {
+	in.t.Helper()
 	file, err := os.OpenFile(in.config, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		in.t.Fatal(err)
 	}
-	_, err = fmt.Fprintf(file, "database_url: %q\n", in.database)
+	_, err = fmt.Fprintf(file, format+"\n", args...)
 	if err := errors.Join(err, file.Close()); err != nil {
 		in.t.Fatal(err)
 	}
+	return in
+}
+
+// stayAt has every life of the program listen on the same port.
+func (in *install) stayAt() *install {
+	in.t.Helper()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	in.env = append(in.env, "FAIRLEAD_LISTEN="+taken.Addr().String())
+	_ = taken.Close()
 	return in
 }
 
@@ -161,6 +180,15 @@ func (in *install) signal(s syscall.Signal) {
 	}
 	_ = cmd.Process.Signal(s)
 	<-exited
+}
+
+// tell sends a signal and leaves it to the program what it does. ended is closed
+// when it has ended.
+func (in *install) tell(s syscall.Signal) (ended <-chan struct{}) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_ = in.cmd.Process.Signal(s)
+	return in.exited
 }
 
 // command runs another command of the program on the same folder.

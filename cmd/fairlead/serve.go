@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/gateway/gatewaysql"
 	"github.com/fairlead/fairlead/gateway/httpd"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 const (
@@ -25,7 +26,8 @@ const (
 	closeTimeout = 3 * time.Second
 )
 
-// runServe serves the gateway and its embedded host until ctx ends.
+// runServe serves the gateway and its embedded host until ctx ends and what runs
+// then is done, or had its time.
 func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err error) {
 	log := newLogger(cfg.Log, std)
 	if err := makeDataDir(cfg.DataDir); err != nil {
@@ -53,47 +55,67 @@ func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err er
 	if err := announce(ctx, std, gw, public); err != nil {
 		return err
 	}
-	return serve(ctx, host, gw, listener, log)
+	return serve(ctx, cfg, host, gw, listener, log)
 }
 
-// serve runs everything. The order of the end is: no new requests, sockets told
-// to come back, running turns settled while the link still carries their ends,
-// then the link, then the rest.
-func serve(ctx context.Context, host *hostParts, gw *gatewayParts, listener net.Listener, log *slog.Logger) error {
+// serve runs everything. The order of the end (F12): no turn is started any more,
+// running turns of the embedded host go on for a limited time while everybody is
+// still served, then no new requests, sockets and hosts elsewhere are told when to
+// come back, what still runs is settled while the link carries its end, then the
+// link, then the rest. A fault leaves out the waiting.
+func serve(ctx context.Context, cfg *config, host *hostParts, gw *gatewayParts, listener net.Listener, log *slog.Logger) error {
 	linkCtx, endLink := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLink()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
 	var group errgroup.Group
 	group.Go(func() error { return joinLink(linkCtx, host, gw, log) })
 	group.Go(func() error {
-		gw.accounts.Run(ctx)
+		gw.accounts.Run(serving)
 		return nil
 	})
 	group.Go(func() error {
-		err := gw.server.Serve(ctx, listener)
-		cancel(err)
+		gw.enroll.Run(serving)
+		return nil
+	})
+	group.Go(func() error {
+		err := gw.server.Serve(serving, listener)
+		stop(err)
 		return err
 	})
 	group.Go(func() error {
+		watchStores(serving, stop, host, gw)
+		return nil
+	})
+	group.Go(func() error {
 		select {
-		case <-host.db.Broken():
-			cancel(errBroken("host"))
-		case <-gw.store.Broken():
-			cancel(errBroken("gateway"))
-		case <-gw.store.Lost():
-			cancel(errLost)
 		case <-ctx.Done():
+			drain(serving, cfg.Shutdown.Drain, host, gw, log)
+			stop(nil)
+		case <-serving.Done():
 		}
-		shutDown(ctx, host, gw, log)
+		shutDown(serving, host, gw, log)
 		endLink()
 		return nil
 	})
 	err := group.Wait()
-	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(serving); err == nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
+}
+
+// watchStores stops everything when a store cannot be used any more.
+func watchStores(serving context.Context, stop context.CancelCauseFunc, host *hostParts, gw *gatewayParts) {
+	select {
+	case <-host.db.Broken():
+		stop(errBroken("host"))
+	case <-gw.store.Broken():
+		stop(errBroken("gateway"))
+	case <-gw.store.Lost():
+		stop(errLost)
+	case <-serving.Done():
+	}
 }
 
 // errBroken ends the program when a store may hold other than its readers know:
@@ -106,6 +128,23 @@ func errBroken(store string) error {
 // in memory is not right any more.
 var errLost = errors.New("another gateway has taken the database while the connection to it was lost; only one may use it at a time")
 
+// drain lets running turns of the embedded host come to their end, for at most
+// limit. Where none runs it returns at once.
+func drain(serving context.Context, limit time.Duration, host *hostParts, gw *gatewayParts, log *slog.Logger) {
+	gw.server.Unready()
+	gw.chat.Rest()
+	host.host.Quiesce(string(wire.CodeShuttingDown))
+	ctx, cancel := context.WithTimeout(serving, limit)
+	defer cancel()
+	log.InfoContext(ctx, "shutting down: running turns may go on for a while", "drain", limit.String())
+	if err := host.host.Settled(ctx); err != nil && serving.Err() == nil {
+		log.WarnContext(ctx, "turns that still run fail now; nothing of them is repeated", "error", err)
+	}
+}
+
+// hostsReturn is when hosts elsewhere shall come back; they spread themselves.
+const hostsReturn = time.Second
+
 func shutDown(ctx context.Context, host *hostParts, gw *gatewayParts, log *slog.Logger) {
 	ctx = context.WithoutCancel(ctx)
 	gw.server.Drain()
@@ -114,6 +153,7 @@ func shutDown(ctx context.Context, host *hostParts, gw *gatewayParts, log *slog.
 	if err := gw.socket.Shutdown(goodbye); err != nil {
 		log.WarnContext(ctx, "sockets did not all close in time", "error", err)
 	}
+	gw.hosts.Leave(ctx, hostsReturn)
 	settle, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	if err := host.runtime.Close(settle); err != nil {

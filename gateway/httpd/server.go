@@ -134,10 +134,13 @@ func New(cfg Config) (*Server, error) {
 // ServeHTTP answers one request, middleware included.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain makes /readyz tell that the server is about to go, and answers who waits
-// for something, while it still serves.
+// Unready makes /readyz tell that the server is about to go, while it still serves
+// everybody.
+func (s *Server) Unready() { s.draining.Store(true) }
+
+// Drain is Unready, and answers who waits for something.
 func (s *Server) Drain() {
-	s.draining.Store(true)
+	s.Unready()
 	s.leave.Do(func() { close(s.leaving) })
 }
 
