@@ -217,7 +217,8 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	dir := t.TempDir()
 	m := &machine{t: t, data: dir + "/data", file: dir + "/fairlead.yaml"}
-	m.settings("host: {name: box}\n")
+	// What a test leaves unacknowledged is not waited for.
+	m.settings("host: {name: box, drain: 100ms}\n")
 	return m
 }
 

@@ -149,7 +149,7 @@ func (r *hostRunner) serve(ctx context.Context, cfg *config, log *slog.Logger) (
 	defer goroutines.Wait()
 	defer stop(nil)
 	kept := make(chan error, 1)
-	goroutines.Go(func() { kept <- r.keep(work, stop, log) })
+	goroutines.Go(func() { kept <- r.keep(work, stop, cfg.HostLink.Silence, log) })
 	r.sd.ready()
 	log.InfoContext(ctx, "host: serving", "gateway", r.id.URL, "host", r.id.HostID)
 
@@ -238,7 +238,7 @@ func (r *hostRunner) settled(work context.Context, limit time.Duration) error {
 }
 
 // keep is nil once work has ended.
-func (r *hostRunner) keep(work context.Context, stop context.CancelCauseFunc, log *slog.Logger) error {
+func (r *hostRunner) keep(work context.Context, stop context.CancelCauseFunc, silence time.Duration, log *slog.Logger) error {
 	header := func(ctx context.Context) (http.Header, error) {
 		h, err := r.credential(ctx)
 		if errors.Is(err, errOtherGateway) {
@@ -255,7 +255,7 @@ func (r *hostRunner) keep(work context.Context, stop context.CancelCauseFunc, lo
 		},
 		Host: linkHost{r.parts.host},
 		Serve: link.HostOptions{
-			Logger: log, Linked: func(wire.Welcome) { r.sd.status("linked with " + r.id.URL) },
+			Logger: log, Silence: silence, Linked: func(wire.Welcome) { r.sd.status("linked with " + r.id.URL) },
 		},
 	})
 	if cause := context.Cause(work); errors.Is(cause, errOtherGateway) {
