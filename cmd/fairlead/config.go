@@ -251,7 +251,7 @@ func (l *loader) environment(environ []string) {
 		Prefix:      envPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
-			if name == envConfigFile {
+			if name == envConfigFile || chatVariable(name) {
 				return "", nil
 			}
 			path := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, envPrefix), "__", "."))
