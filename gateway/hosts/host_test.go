@@ -31,6 +31,11 @@ type relayHost struct {
 	// took says what becomes of a steer at once; nil or false leaves it to the test.
 	took func(wire.Steer) (wire.Receipt, bool)
 	old  bool // it takes no steers
+	// drain is why it drains, "" if it does not; asked what its gateway wished.
+	drain string
+	asked []bool
+	// generations of settings that it understands.
+	generations []int
 }
 
 // scope is one run at the host; it outlives links.
@@ -55,7 +60,8 @@ func newRelayHost(id string) *relayHost {
 func (h *relayHost) Hello() wire.Hello {
 	hello := wire.Hello{
 		HostID: h.id, Name: "Host " + h.id, Version: "1.0.0", Protocols: []string{wire.HostProtocol},
-		Capabilities: []string{wire.CapabilityOutcome, wire.CapabilityReasoning},
+		Capabilities:      []string{wire.CapabilityOutcome, wire.CapabilityReasoning},
+		ConfigGenerations: h.generations,
 	}
 	if !h.old {
 		hello.Capabilities = append(hello.Capabilities, wire.CapabilitySteer)
@@ -90,9 +96,20 @@ func (h *relayHost) Room() wire.Room {
 	return h.room
 }
 
-func (h *relayHost) Draining() (string, bool) { return "", false }
+func (h *relayHost) Draining() (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.drain, h.drain != ""
+}
 
-func (h *relayHost) Drain(string, bool) {}
+func (h *relayHost) Drain(reason string, resume bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.drain = reason; resume {
+		h.drain = ""
+	}
+	h.asked = append(h.asked, !resume)
+}
 
 func (h *relayHost) Watch(fn func()) func() {
 	h.mu.Lock()
@@ -185,6 +202,10 @@ func (a *attachment) Command(_ context.Context, m wire.CommandMessage) wire.Ack 
 		return ack
 	}
 	ack := wire.Ack{RunID: m.RunID, CommandSeq: m.Seq, CommandType: c.Type, Status: wire.AckApplied}
+	if s.host.drain != "" && c.Type == wire.TypePromptRequest {
+		ack.Status, ack.Error = wire.AckFailed, body(wire.CodeShuttingDown)
+		return ack
+	}
 	if s.host.busy != nil {
 		if ack.Error = s.host.busy(m); ack.Error != nil {
 			ack.Status = wire.AckFailed

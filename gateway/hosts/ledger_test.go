@@ -27,10 +27,12 @@ type ledger struct {
 	// faults makes the next calls of a method fail.
 	faults map[string]int
 	// lazy keeps durable callbacks until settle; stuck holds Intake up.
-	lazy   bool
-	stuck  chan struct{}
-	owed   []func()
-	faulty []string // what went against the contract
+	lazy  bool
+	stuck chan struct{}
+	// generation is that of every prompt.
+	generation int
+	owed       []func()
+	faulty     []string // what went against the contract
 }
 
 type said struct {
@@ -49,7 +51,8 @@ type ledgerRun struct {
 	ended  map[string]int
 	// dropped are the turns that were stopped before the host had anything of them.
 	dropped map[string]bool
-	taken   []uint64 // Seq of each envelope given, duplicates too
+	lost    map[string]bool // ended because their host refused or was gone
+	taken   []uint64        // Seq of each envelope given, duplicates too
 	steers  []*ledgerSteer
 	attach  wire.Attach              // zero: one of the double's own
 	ends    map[string]wire.Envelope // by turn
@@ -77,11 +80,18 @@ func (l *ledger) run(id string) *ledgerRun {
 	if r == nil {
 		r = &ledgerRun{
 			id: id, host: "host_1", owed: map[string]bool{}, known: map[string]bool{}, text: map[string]string{}, ended: map[string]int{},
-			dropped: map[string]bool{}, ends: map[string]wire.Envelope{},
+			dropped: map[string]bool{}, lost: map[string]bool{}, ends: map[string]wire.Envelope{},
 		}
 		l.runs[id] = r
 	}
 	return r
+}
+
+// at makes a run one of another host than host_1.
+func (l *ledger) at(runID, hostID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.run(runID).host = hostID
 }
 
 // prompt appends a prompt command and gives its turn.
@@ -178,6 +188,9 @@ func (l *ledger) Work(_ context.Context, runID string) (gateway.RunWork, error) 
 		work.Attach = r.attach
 		work.Attach.Cursor = r.cursor
 	}
+	if open := r.open(); len(open) > 0 && open[0].kind == wire.TypePromptRequest {
+		work.Generation = l.generation
+	}
 	for _, c := range r.open() {
 		c.state = "sent"
 		work.Commands = append(work.Commands, wire.CommandMessage{RunID: runID, Seq: c.seq, Command: c.body})
@@ -207,7 +220,7 @@ func (l *ledger) Ack(_ context.Context, ack wire.Ack) error {
 	switch {
 	case ack.Status == wire.AckApplied:
 		c.state = "acked"
-	case ack.Error.Retryable && c.kind == wire.TypePromptRequest && ack.Error.Code == wire.CodeInferenceBusy && r.stopped(c.turn):
+	case ack.Error.Retryable && c.kind == wire.TypePromptRequest && untouched(ack.Error.Code) && r.stopped(c.turn):
 		// The host has nothing of the turn, and nobody wants it any more.
 		for _, of := range r.open() {
 			if of.turn == c.turn {
@@ -223,6 +236,11 @@ func (l *ledger) Ack(_ context.Context, ack wire.Ack) error {
 		delete(r.owed, c.turn)
 	}
 	return nil
+}
+
+// untouched tells whether a code proves that the host has nothing of a turn.
+func untouched(code wire.Code) bool {
+	return code == wire.CodeInferenceBusy || code == gateway.CodeHostDraining || code == gateway.CodeHostOutdated
 }
 
 func (l *ledger) Intake(_ context.Context, runID string, batch []wire.Envelope, durable func(uint64)) error {
@@ -301,6 +319,13 @@ func (l *ledger) Refused(_ context.Context, runID string, cause *wire.ErrorBody)
 	for _, c := range r.open() {
 		c.state, c.code = "failed", cause.Code
 		delete(r.owed, c.turn)
+		r.lost[c.turn] = true
+	}
+	if cause.Code == wire.CodeHostLost {
+		for turn := range r.owed {
+			r.lost[turn] = true
+		}
+		clear(r.owed)
 	}
 	return nil
 }

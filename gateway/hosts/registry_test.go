@@ -241,7 +241,7 @@ func TestWake_NeverBlocks(t *testing.T) {
 	})
 }
 
-func TestServe_RefusesStrangers(t *testing.T) {
+func TestRH45_AHostCannotLinkAsAnother(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, g *rig) {
 		stranger := g.connect(newRelayHost("host_9"))

@@ -2,6 +2,9 @@ package hosts_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,6 +99,103 @@ func newRig(t *testing.T) *rig {
 	g.registry = hosts.New(hosts.Options{Ledger: g.ledger, Catalogs: g.catalogs})
 	g.registry.Register(hosts.Host{ID: "host_1", TargetRef: "target_1", Embedded: true})
 	return g
+}
+
+// raw is a host's end of a link that the test plays itself.
+type raw struct {
+	t    *testing.T
+	conn link.Conn
+	ends sync.WaitGroup
+	err  error // why Serve returned
+}
+
+// dial links a host that does nothing by itself, up to the welcome.
+func (g *rig) dial(hostID string) *raw {
+	g.t.Helper()
+	h := g.call(hostID)
+	if _, ok := h.next().(wire.Welcome); !ok {
+		g.t.Fatal("no welcome")
+	}
+	synctest.Wait()
+	return h
+}
+
+// call says hello as a host, and waits for nothing but rest.
+func (g *rig) call(hostID string) *raw {
+	g.t.Helper()
+	h := &raw{t: g.t}
+	var gatewayEnd link.Conn
+	h.conn, gatewayEnd = link.Pipe()
+	h.ends.Go(func() { h.err = g.registry.Serve(context.Background(), hostID, gatewayEnd) })
+	h.send(newRelayHost(hostID).Hello())
+	return h
+}
+
+func (h *raw) send(m wire.LinkMessage) {
+	h.t.Helper()
+	if err := h.conn.Send(context.Background(), m); err != nil {
+		h.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// next is what the gateway says next, heartbeats and catalog requests left out.
+func (h *raw) next() wire.LinkMessage {
+	h.t.Helper()
+	for {
+		m, err := h.conn.Receive(context.Background())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		switch m.(type) {
+		case wire.Heartbeat, wire.CatalogRequest:
+		default:
+			return m
+		}
+	}
+}
+
+// ended reads what is left and gives how the gateway closed the link.
+func (h *raw) ended() (last wire.LinkMessage, e link.Ending) {
+	h.t.Helper()
+	for {
+		m, err := h.conn.Receive(context.Background())
+		var closed *link.EndedError
+		switch {
+		case errors.As(err, &closed):
+			h.ends.Wait()
+			_ = h.conn.Close(link.Ending{})
+			return last, closed.Ending
+		case err != nil:
+			h.t.Fatalf("the link ended with %v", err)
+		}
+		if _, beat := m.(wire.Heartbeat); !beat {
+			last = m
+		}
+	}
+}
+
+// take plays a host that takes a run and its prompt, up to the answer.
+func (h *raw) take(runID string) {
+	h.t.Helper()
+	if a, ok := h.next().(wire.Attach); !ok || a.RunID != runID {
+		h.t.Fatalf("no attach of %s", runID)
+	}
+	h.send(wire.Attached{RunID: runID})
+	c, ok := h.next().(wire.CommandMessage)
+	if !ok || c.RunID != runID {
+		h.t.Fatalf("no command of %s", runID)
+	}
+	h.send(wire.Ack{RunID: runID, CommandSeq: c.Seq, CommandType: wire.TypePromptRequest, Status: wire.AckApplied})
+}
+
+// say sends an envelope of a turn.
+func (h *raw) say(runID, turn string, seq uint64, event string) {
+	h.t.Helper()
+	h.send(wire.EventMessage{RunID: runID, Envelope: wire.Envelope{
+		SchemaVersion: wire.EnvelopeSchemaVersion, Seq: seq, Event: event, TurnID: turn,
+		SourceEventID: fmt.Sprintf("%s/%d", turn, seq), Payload: json.RawMessage(`{}`),
+	}})
 }
 
 // linked is one link between the rig's host and its registry.
