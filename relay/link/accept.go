@@ -112,7 +112,7 @@ func (h *hijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	h.guard = &guard{ReadWriteCloser: raw, timeout: h.timeout}
 	conn := guardedConn{Conn: raw, guard: h.guard}
-	// What net/http has read ahead stays in its reader; its writer would go past the
-	// guard.
+	// net/http's own buffers would go past the guard. The library asks the reader
+	// alone for what was read ahead, and reads on from conn.
 	return conn, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(conn)), nil
 }

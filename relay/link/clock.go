@@ -9,7 +9,10 @@ import (
 
 // recentTrips is how many round trips are compared: the shortest of them was
 // disturbed least, so it tells best how far the clocks are apart.
-const recentTrips = 8
+const (
+	recentTrips = 8
+	maxTrip     = time.Hour
+)
 
 // clock measures round trips by heartbeats that echo each other.
 type clock struct {
@@ -30,10 +33,11 @@ func (c *clock) take(m wire.Heartbeat, now time.Time) (first bool) {
 	if m.EchoMs == 0 {
 		return true
 	}
-	roundTrip := time.Duration(now.UnixMilli()-m.EchoMs-m.HeldMs) * time.Millisecond
-	if roundTrip < 0 || m.HeldMs < 0 {
+	took := now.UnixMilli() - m.EchoMs - m.HeldMs
+	if took < 0 || took > maxTrip.Milliseconds() || m.HeldMs < 0 || m.EchoMs < 0 {
 		return false // a clock was set meanwhile, or the echo is not of ours
 	}
+	roundTrip := time.Duration(took) * time.Millisecond
 	between := now.Add(-roundTrip / 2)
 	c.trips = append(c.trips, trip{offset: time.UnixMilli(m.ClockMs).Sub(between), roundTrip: roundTrip})
 	if len(c.trips) > recentTrips {

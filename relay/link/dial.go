@@ -55,7 +55,7 @@ func (e *RefusedError) Error() string {
 func NewClient() *http.Client {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: dialTimeout,
-		MaxResponseHeaderBytes: maxAnswer, MaxIdleConns: 2, IdleConnTimeout: dialTimeout,
+		DisableCompression: true, MaxResponseHeaderBytes: maxAnswer, MaxIdleConns: 2, IdleConnTimeout: dialTimeout,
 	}
 	return &http.Client{Transport: transport, Timeout: dialTimeout, CheckRedirect: follow}
 }

@@ -22,7 +22,8 @@ type scriptedHost struct {
 	catalog   wire.CatalogMessage
 	watch     func()
 	attachErr error
-	draining  string   // why it drains; empty if it does not
+	leaving   string   // why it drains; empty if it does not
+	seen      string   // what the link saw of it last
 	drains    []string // what the gateway asked for
 }
 
@@ -49,6 +50,7 @@ func (h *scriptedHost) Attach(_ context.Context, a wire.Attach, capabilities []s
 	defer r.mu.Unlock()
 	r.attach, r.capabilities = a, capabilities
 	r.open++
+	r.together = max(r.together, r.open-r.closed)
 	r.handedOff = a.Cursor
 	return r, nil
 }
@@ -73,15 +75,23 @@ func (h *scriptedHost) Room() wire.Room {
 func (h *scriptedHost) Draining() (string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.draining, h.draining != ""
+	h.seen = h.leaving
+	return h.leaving, h.leaving != ""
+}
+
+// looked tells whether the link saw that the host does not drain.
+func (h *scriptedHost) looked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen == ""
 }
 
 func (h *scriptedHost) Drain(reason string, resume bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.draining = reason
+	h.leaving = reason
 	if resume {
-		h.draining = ""
+		h.leaving = ""
 	}
 	h.drains = append(h.drains, fmt.Sprintf("%s/%v", reason, resume))
 }
@@ -133,6 +143,7 @@ type scriptedRun struct {
 	attach       wire.Attach
 	capabilities []string
 	open, closed int
+	together     int // the most that were open at once
 	journal      []wire.Envelope
 	handedOff    uint64
 	confirmed    []uint64

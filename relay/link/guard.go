@@ -19,6 +19,16 @@ type guard struct {
 	io.ReadWriteCloser
 	timeout time.Duration
 	stuck   atomic.Bool // it was ended so
+	// When bytes last came and went, in nanoseconds of Unix time.
+	came, went atomic.Int64
+}
+
+func (g *guard) Read(p []byte) (int, error) {
+	n, err := g.ReadWriteCloser.Read(p)
+	if n > 0 {
+		g.came.Store(time.Now().UnixNano())
+	}
+	return n, err
 }
 
 func (g *guard) Write(p []byte) (written int, err error) {
@@ -34,6 +44,7 @@ func (g *guard) Write(p []byte) (written int, err error) {
 			return written, err
 		}
 		late.Reset(g.timeout)
+		g.went.Store(time.Now().UnixNano())
 	}
 	return written, nil
 }
@@ -44,6 +55,7 @@ type guardedConn struct {
 	guard *guard
 }
 
+func (c guardedConn) Read(p []byte) (int, error)  { return c.guard.Read(p) }
 func (c guardedConn) Write(p []byte) (int, error) { return c.guard.Write(p) }
 
 // guardedTransport puts a guard around the connection that a handshake gives.

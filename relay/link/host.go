@@ -54,9 +54,9 @@ func ServeHost(ctx context.Context, conn Conn, host Host, o HostOptions) (err er
 		o.Linked(welcome)
 	}
 	work, stop := context.WithCancelCause(ctx)
-	s.capabilities, s.stop = welcome.Capabilities, stop
+	s.capabilities, s.stop = welcome.Capabilities, exceptClosed(stop)
 	s.goroutines.Go(func() {
-		stop(s.beat(work, time.Duration(welcome.HeartbeatMs)*time.Millisecond))
+		s.stop(s.beat(work, time.Duration(welcome.HeartbeatMs)*time.Millisecond))
 	})
 	s.goroutines.Go(func() { s.publish(work) })
 	stop(s.read(work))

@@ -139,7 +139,7 @@ func TestSlowRun_DoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-func TestUnattachedRun_IsNotAuthorised(t *testing.T) {
+func TestRH54_ACommandOfARunThatIsNotAttachedFails(t *testing.T) {
 	t.Parallel()
 	overEach(t, func(t *testing.T, over transport) {
 		l := over.open(t, newScriptedHost())

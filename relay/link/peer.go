@@ -107,7 +107,8 @@ func (p *peer) beat(ctx context.Context, every time.Duration) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case now := <-tick.C:
-			if now.Sub(time.Unix(0, p.heard.Load())) >= p.silence {
+			came, _ := p.moved()
+			if now.Sub(came) >= p.silence {
 				return ErrSilent
 			}
 			if err := p.sendHeartbeat(ctx); err != nil {
@@ -121,12 +122,44 @@ func (p *peer) beat(ctx context.Context, every time.Duration) error {
 	}
 }
 
+// moved tells when something last came and went, messages or parts of them.
+func (p *peer) moved() (came, went time.Time) {
+	came = time.Unix(0, p.heard.Load())
+	if c, ok := p.conn.(interface{ moved() (came, went time.Time) }); ok {
+		part, sent := c.moved()
+		return later(came, part), sent
+	}
+	return came, time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // sendHeartbeat gives up a transport that takes nothing: such a peer is as good
-// as silent.
+// as silent. One that takes a large frame is not.
 func (p *peer) sendHeartbeat(ctx context.Context) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, p.silence, ErrSilent)
-	defer cancel()
-	return p.sendMade(bounded, func() wire.LinkMessage { return p.clock.beat(time.Now()) })
+	for {
+		bounded, cancel := context.WithTimeoutCause(ctx, p.silence, ErrSilent)
+		err := p.sendMade(bounded, func() wire.LinkMessage { return p.clock.beat(time.Now()) })
+		cancel()
+		if _, went := p.moved(); !errors.Is(err, ErrSilent) || time.Since(went) >= p.silence {
+			return err
+		}
+	}
+}
+
+// exceptClosed is stop for those who send: that the other end closed is left to the
+// reader, which first takes what was sent before.
+func exceptClosed(stop context.CancelCauseFunc) context.CancelCauseFunc {
+	return func(cause error) {
+		if !errors.Is(cause, ErrClosed) {
+			stop(cause)
+		}
+	}
 }
 
 // common gives those of offered that are wanted, in the order of offered.

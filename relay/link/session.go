@@ -113,7 +113,7 @@ func (s *Session) Serve(ctx context.Context, h Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var beats sync.WaitGroup
 	signal(s.peer.asked) // so that the first round trip is known soon
-	beats.Go(func() { stop(s.peer.beat(ctx, s.heartbeat)) })
+	beats.Go(func() { exceptClosed(stop)(s.peer.beat(ctx, s.heartbeat)) })
 	stop(s.read(ctx, h))
 	beats.Wait()
 	cause := context.Cause(ctx)

@@ -118,6 +118,12 @@ func (s *socket) lost(err error) error {
 	return fmt.Errorf("link: connection lost: %w", err)
 }
 
+// moved tells when bytes last came and went: a large frame takes its time on a slow
+// line, and no message comes or goes beside it.
+func (s *socket) moved() (came, went time.Time) {
+	return time.Unix(0, s.raw.came.Load()), time.Unix(0, s.raw.went.Load())
+}
+
 func (s *socket) closed() bool {
 	select {
 	case <-s.closing:
