@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,10 @@ type install struct {
 	dir    string
 	config string
 	env    []string
+	// args are the command that start runs and ready what it prints when it is up;
+	// nil is serve.
+	args  []string
+	ready *regexp.Regexp
 	// database is the address of a PostgreSQL database, "" for the folder's own.
 	database string
 
@@ -114,7 +119,11 @@ func (in *install) stayAt() *install {
 // start serves the folder and waits until it listens.
 func (in *install) start() {
 	in.t.Helper()
-	cmd := exec.Command(binary, "serve", "--config", in.config)
+	args, ready := in.args, in.ready
+	if args == nil {
+		args, ready = []string{"serve"}, listening
+	}
+	cmd := exec.Command(binary, append(slices.Clone(args), "--config", in.config)...)
 	cmd.Env = in.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, in2 := io.Pipe()
@@ -123,7 +132,7 @@ func (in *install) start() {
 		in.t.Fatal(err)
 	}
 	exited, found := make(chan struct{}), make(chan string, 1)
-	go in.read(out, found)
+	go in.read(out, ready, found)
 	go func() {
 		_ = cmd.Wait()
 		_ = in2.Close()
@@ -141,16 +150,16 @@ func (in *install) start() {
 	}
 }
 
-func (in *install) read(out io.Reader, found chan<- string) {
+func (in *install) read(out io.Reader, ready *regexp.Regexp, found chan<- string) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		in.mu.Lock()
 		in.output.Write(append(lines.Bytes(), '\n'))
 		in.mu.Unlock()
-		if m := listening.FindSubmatch(lines.Bytes()); m != nil {
+		if m := ready.FindSubmatch(lines.Bytes()); m != nil {
 			select {
-			case found <- strings.TrimSuffix(string(m[1]), "/"):
+			case found <- strings.TrimSuffix(string(m[len(m)-1]), "/"):
 			default:
 			}
 		}

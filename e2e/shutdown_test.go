@@ -26,8 +26,11 @@ func TestF12_ARestartLetsTurnsEndAndSpreadsClients(t *testing.T) {
 	p := newProvider(t)
 	onBoth(t, p, "count:300+delay=10ms", func(t *testing.T, in *install) {
 		t.Helper()
-		r := newRestart(t, p, in.stayAt(), 300)
+		r := newRestart(t, p, in.stayAt().set("shutdown: {drain: 60s}"), 300)
 		r.run()
+		if r.took > 50*time.Second {
+			t.Errorf("the program waited for %s although its turns were over:\n%s", r.took, in.log())
+		}
 		r.check("turn.completed", "")
 	})
 }

@@ -1,10 +1,11 @@
 // Command checklogs reads a data folder that no program serves and says whether
 // what must always hold of its two logs holds: the gateway's thread log and
-// turns, the host's reservations and ledger, and each against the other. It
-// prints every fault that it finds, and exits 1 if there is one.
+// turns, the host's reservations and ledger, and each against the other. Folders of
+// hosts on other machines stand behind it. It prints every fault that it finds, and exits 1 if there is one.
 //
 //	go run ./e2e/checklogs fairlead-data
 //	go run ./e2e/checklogs fairlead-data postgres://localhost/fairlead
+//	go run ./e2e/checklogs fairlead-data box1/fairlead-data box2/fairlead-data
 package main
 
 import (
@@ -21,8 +22,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 || len(os.Args) > 3 {
-		fmt.Fprintln(os.Stderr, "usage: checklogs DATA_DIR [DATABASE_URL]")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: checklogs DATA_DIR [DATABASE_URL] [DATA_DIR_OF_ANOTHER_HOST…]")
 		os.Exit(2)
 	}
 	faults, err := check(context.Background(), os.Args[1], os.Args[2:], os.Stdout)
@@ -35,22 +36,35 @@ func main() {
 	}
 }
 
-// check reads a gateway that is kept in PostgreSQL as a copy in a file, so that
-// the same rules hold for it.
-func check(ctx context.Context, dir string, url []string, out io.Writer) (faults int, err error) {
+// check reads a gateway that is kept in PostgreSQL, and hosts beside the embedded
+// one, as copies in a file, so that the same rules hold for them.
+func check(ctx context.Context, dir string, more []string, out io.Writer) (faults int, err error) {
+	folder, err := os.MkdirTemp("", "checklogs")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
 	gateway := filepath.Join(dir, "gateway.db")
-	if len(url) == 1 {
-		folder, err := os.MkdirTemp("", "checklogs")
-		if err != nil {
+	if len(more) > 0 && strings.Contains(more[0], "://") {
+		gateway = filepath.Join(folder, "gateway.db")
+		if err := copyGateway(ctx, more[0], gateway); err != nil {
 			return 0, err
 		}
-		defer func() { _ = os.RemoveAll(folder) }()
-		gateway = filepath.Join(folder, "gateway.db")
-		if err := copyGateway(ctx, url[0], gateway); err != nil {
-			return 0, err
+		more = more[1:]
+	}
+	host := filepath.Join(dir, "host", "host.db")
+	if len(more) > 0 {
+		hosts := []string{host}
+		for _, dir := range more {
+			hosts = append(hosts, filepath.Join(dir, "host", "host.db"))
+		}
+		host = filepath.Join(folder, "hosts.db")
+		if faults, err = joinHosts(ctx, hosts, host, out); err != nil {
+			return faults, err
 		}
 	}
-	return run(ctx, gateway, filepath.Join(dir, "host", "host.db"), out)
+	n, err := run(ctx, gateway, host, out)
+	return faults + n, err
 }
 
 func run(ctx context.Context, gateway, host string, out io.Writer) (faults int, err error) {

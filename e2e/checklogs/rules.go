@@ -111,6 +111,8 @@ var rules = []rule{
 		JOIN host.relay_runs r ON r.scope_key = j.scope_key AND r.run_id = j.run_id WHERE j.seq <= r.cursor`},
 	{"gateway that acknowledged more than the host ever sent", `
 		SELECT g.id, g.cursor_seq, r.cursor FROM runs g JOIN host.relay_runs r ON r.run_id = g.id WHERE r.cursor > g.cursor_seq`},
+	{"run that more than one host holds", `
+		SELECT run_id, count(DISTINCT scope_key) FROM host.relay_runs GROUP BY run_id HAVING count(DISTINCT scope_key) > 1`},
 	{"turn that ran natively more than once", `
 		SELECT t.id, count(DISTINCT r.native_turn_id) FROM turns t
 		JOIN host.relay_turns r ON r.run_id = t.run_id AND r.turn_id = t.virtual_turn_id
