@@ -55,7 +55,7 @@ func runTokenCreate(ctx context.Context, cfg *config, std stdio, cmd tokenCreate
 			scopes[i] = gateway.Scope(scope)
 		}
 		secret, _, err := s.CreateToken(ctx, accounts.Operator(), accounts.NewToken{
-			AccountID: account.ID, Name: "command line", Scopes: scopes, TTL: cmd.TTL,
+			AccountID: account.ID, Name: "command line", Scopes: scopes, Targets: cmd.Target, TTL: cmd.TTL,
 		})
 		if err != nil {
 			return readable(err)

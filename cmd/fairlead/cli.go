@@ -232,7 +232,8 @@ func readPassword(r io.Reader) (string, error) {
 
 type tokenCreateCmd struct {
 	Email  string        `required:"" placeholder:"EMAIL" help:"Account that the token acts for."`
-	Scopes []string      `required:"" enum:"chat,admin" placeholder:"SCOPE" help:"What it may do: chat, admin, or both with a comma between."`
+	Scopes []string      `required:"" enum:"chat,admin,relay:control" placeholder:"SCOPE" help:"What it may do: chat, admin, relay:control, or several with commas between."`
+	Target []string      `name:"targets" placeholder:"HOST" help:"Ids of the relay hosts that a token with relay:control may drive, with commas between."`
 	TTL    time.Duration `name:"ttl" required:"" placeholder:"DURATION" help:"How long it is valid, such as 24h."`
 }
 
@@ -242,6 +243,7 @@ func (tokenCreateCmd) Help() string {
 
   fairlead admin token create --email ops@example.com --scopes chat --ttl 24h
   TOKEN=$(fairlead admin token create --email ops@example.com --scopes chat,admin --ttl 1h)
+  fairlead admin token create --email plane@example.com --scopes relay:control --targets target_1f2e --ttl 24h
 
 The token alone is printed on standard output. It is shown this once.`
 }

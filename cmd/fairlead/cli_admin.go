@@ -31,6 +31,7 @@ type adminCmds struct {
 		Enable  memberEnableCmd  `cmd:"" help:"Let a disabled member log in again."`
 		Role    memberRoleCmd    `cmd:"" help:"Make a member an admin, or an admin a member."`
 	} `cmd:"" help:"Members of orgs."`
+	Host adminHostCmds `cmd:"" help:"Relay hosts on other machines."`
 }
 
 type orgCreateCmd struct {

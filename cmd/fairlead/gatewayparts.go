@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/gateway/accounts"
 	"github.com/fairlead/fairlead/gateway/bus"
 	"github.com/fairlead/fairlead/gateway/chat"
+	"github.com/fairlead/fairlead/gateway/enroll"
 	"github.com/fairlead/fairlead/gateway/gatewaysql"
 	"github.com/fairlead/fairlead/gateway/hosts"
 	"github.com/fairlead/fairlead/gateway/httpd"
@@ -27,6 +28,7 @@ type gatewayParts struct {
 	chat     *chat.Service
 	routes   *routes.Table
 	hosts    *hosts.Registry
+	enroll   *enroll.Service
 	socket   *socket.Server
 	server   *httpd.Server
 	metrics  *httpd.Registry
@@ -61,6 +63,9 @@ func openGateway(ctx context.Context, cfg *config, host *hostParts, public *url.
 	if err := g.openChat(ctx, cfg, host, public, fan, log); err != nil {
 		return nil, err
 	}
+	if err := g.openEnrolment(ctx, host, log); err != nil {
+		return nil, err
+	}
 	return g, g.openServers(ctx, cfg, public, fan, log, staticDir)
 }
 
@@ -78,22 +83,34 @@ func (g *gatewayParts) openInstruments(ctx context.Context, cfg *config, log *sl
 }
 
 func (g *gatewayParts) openChat(ctx context.Context, cfg *config, host *hostParts, public *url.URL, fan gateway.Bus, log *slog.Logger) error {
-	g.routes = routes.New(routes.Options{Default: cfg.DefaultModel, Prices: cfg.Billing.of})
-	g.routes.Register(host.target, host.target)
+	g.routes = routes.New(routes.Options{
+		Default: cfg.DefaultModel, Prices: cfg.Billing.of,
+	})
 	g.chat = chat.New(chat.Config{
 		Store: g.store.Chat(), Routes: g.routes, Bus: fan, Logger: log, Render: markdown.Render,
 		NewSplitter: func() chat.Splitter { return markdown.NewSplitter(markdown.Render) },
 		Limits: chat.Limits{
-			PendingTimeout: cfg.Turn.PendingTimeout, TurnDeadline: cfg.Turn.Deadline, DeadlineWarning: cfg.Turn.DeadlineWarning,
+			PendingTimeout: cfg.Turn.PendingTimeout, HostSilence: cfg.Turn.HostSilence, TurnDeadline: cfg.Turn.Deadline, DeadlineWarning: cfg.Turn.DeadlineWarning,
 			OrgConcurrentTurns: cfg.Limits.OrgConcurrentTurns, MemberConcurrentTurns: cfg.Limits.MemberConcurrentTurns,
 		},
 		PublicURL: strings.TrimSuffix(public.String(), "/"), Prices: cfg.Billing.of,
 		Metrics: g.metrics.Registerer(), Tracer: g.tracing.tracer(),
 	})
-	g.hosts = hosts.New(hosts.Options{Ledger: g.chat, Catalogs: g.routes, Logger: log, RouteMaxWait: cfg.Route.MaxWait})
+	g.hosts = hosts.New(hosts.Options{
+		Ledger: g.chat, Catalogs: g.routes, Logger: log, RouteMaxWait: cfg.Route.MaxWait,
+		Heartbeat: cfg.HostLink.Heartbeat, Silence: cfg.HostLink.Silence,
+	})
 	g.hosts.Register(hosts.Host{ID: host.target, TargetRef: host.target, Embedded: true})
 	g.chat.SetDispatcher(g.hosts)
 	return g.chat.Start(ctx)
+}
+
+// placement is the setting as the table of routes takes it.
+func (c *config) placement() (rules []routes.Rule) {
+	for _, p := range c.Placement {
+		rules = append(rules, routes.Rule{Model: p.Model, Org: p.Org, Require: p.Require, Prefer: p.Prefer})
+	}
+	return rules
 }
 
 func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url.URL, fan gateway.Bus, log *slog.Logger, staticDir string) error {
@@ -109,13 +126,14 @@ func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url
 	if err != nil {
 		return err
 	}
-	dashboard := &httpd.Dashboard{Turns: g.chat, Hosts: g.hosts, Routes: g.routes, Users: g.accounts}
+	dashboard := &httpd.Dashboard{Turns: g.chat, Hosts: g.enroll, Routes: g.routes, Users: g.accounts}
 	g.socket = socket.New(socket.Config{
 		Chat: g.chat, Routes: g.routes, Bus: fan, Authenticate: gate.Authenticate, CheckOrigin: gate.CheckOrigin,
 		Account: g.accounts.Account, Touch: g.accounts.Touch, Admin: dashboard, Epoch: epoch, Logger: log,
 	})
 	g.server, err = httpd.New(httpd.Config{
 		Gate: gate, Accounts: g.accounts, Chats: g.chat, Dashboard: dashboard, Socket: g.socket,
+		Hosts: g.enroll, HostLink: g.serveHostLink(log),
 		API:     httpd.APIConfig{Chat: g.chat, Models: g.routes, Bus: fan},
 		Metrics: g.metrics, Checks: g.checks(), Logger: log,
 		Version: programVersion(), StaticDir: staticDir,

@@ -86,6 +86,8 @@ type operation struct {
 	status       int    // of success
 	// without are keys of the request that this route does not take.
 	without []string
+	// who may use it beside everybody who may chat: admins alone, or anybody.
+	admin, open bool
 	// errors are the codes beside those that every route may answer with.
 	errors []wire.Code
 
@@ -98,6 +100,13 @@ type nothing struct{}
 
 // does gives an operation its handler and its types.
 func does[Q, A any](op operation, run func(ctx context.Context, s *Server, actor gateway.Actor, q Q) (A, error)) operation {
+	return answers(op, func(ctx context.Context, s *Server, _ string, actor gateway.Actor, q Q) (A, error) {
+		return run(ctx, s, actor, q)
+	})
+}
+
+// answers is does for an operation that asks where the request comes from.
+func answers[Q, A any](op operation, run func(ctx context.Context, s *Server, address string, actor gateway.Actor, q Q) (A, error)) operation {
 	op.request, op.reply = reflect.TypeFor[Q](), reflect.TypeFor[A]()
 	if op.reply == reflect.TypeFor[nothing]() {
 		op.reply, op.status = nil, http.StatusNoContent
@@ -118,7 +127,7 @@ func does[Q, A any](op operation, run func(ctx context.Context, s *Server, actor
 			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 			defer cancel()
 		}
-		a, err := run(ctx, s, actor, q)
+		a, err := run(ctx, s, s.gate.ClientAddress(r), actor, q)
 		switch {
 		case err != nil:
 			return err
@@ -146,7 +155,7 @@ func (s *Server) apiRoutes() []route {
 	}
 	for _, op := range s.operations {
 		routes = append(routes, route{
-			op.method, apiBase + op.path, accessChat, kindAPI,
+			op.method, apiBase + op.path, op.access(), kindAPI,
 			func(w http.ResponseWriter, r *http.Request, actor gateway.Actor) error {
 				return s.serveOperation(w, r, actor, op)
 			},
@@ -155,8 +164,27 @@ func (s *Server) apiRoutes() []route {
 	return routes
 }
 
+func (op *operation) access() access {
+	switch {
+	case op.open:
+		return accessOpen
+	case op.admin:
+		return accessAdmin
+	}
+	return accessChat
+}
+
 func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, actor gateway.Actor, op operation) error {
-	done, err := s.callers.enter(actor.CredentialID)
+	caller := actor.CredentialID
+	if op.open {
+		caller = "address " + s.gate.ClientAddress(r)
+		// Whatever credential a page sends along, it acts for nobody here.
+		if !s.gate.origins.check(r) {
+			s.auditRefusal(r)
+			return originRefused()
+		}
+	}
+	done, err := s.callers.enter(caller)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (s *Server) getOpenAPI(w http.ResponseWriter, r *http.Request, _ gateway.Ac
 
 const apiAbout = `Threads, messages and turns over plain HTTP, for programs: the same services, ids and errors as on the WebSocket (docs/protocol.md).
 
-Send ` + "`Authorization: Bearer …`" + ` with a token that has the scope chat. The session cookie of a browser works as well, but then whatever changes something must come from a page of this site (Origin), as a form must.
+Send ` + "`Authorization: Bearer …`" + ` with a token that has the scope chat, or admin where an operation says so. The session cookie of a browser works as well, but then whatever changes something must come from a page of this site (Origin), as a form must.
 
 Bodies are JSON objects in UTF-8, with Content-Type application/json. Unknown, repeated and wrongly cased keys are refused. Within v1 there may come new operations, keys, codes and words of an enumeration: ignore what you do not know.
 
@@ -76,7 +76,7 @@ func (s *Server) describe() (json.RawMessage, error) {
 		"paths":    paths,
 		"components": object{
 			"securitySchemes": object{
-				"token":   object{"type": "http", "scheme": "bearer", "description": "A token with the scope chat."},
+				"token":   object{"type": "http", "scheme": "bearer", "description": "A token with the scope chat, or admin where an operation says so."},
 				"session": object{"type": "apiKey", "in": "cookie", "name": s.gate.cookie, "description": "The cookie of a browser that logged in."},
 			},
 			"headers": object{
@@ -112,6 +112,9 @@ func (d *describer) operation(op *operation) object {
 	o := object{"operationId": op.id, "summary": op.summary, "responses": d.responses(op)}
 	if op.about != "" {
 		o["description"] = op.about
+	}
+	if op.open {
+		o["security"] = []any{}
 	}
 	request := d.object(op.request)
 	properties, _ := request["properties"].(object)

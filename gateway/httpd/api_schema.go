@@ -33,8 +33,11 @@ func words() map[reflect.Type][]any {
 		},
 		typeOf[gateway.Visibility](): {gateway.VisibilityOrg, gateway.VisibilityPrivate},
 		typeOf[gateway.Role]():       {gateway.RoleAdmin, gateway.RoleMember},
-		typeOf[gateway.Scope]():      {gateway.ScopeChat, gateway.ScopeAdmin},
+		typeOf[gateway.Scope]():      {gateway.ScopeChat, gateway.ScopeAdmin, gateway.ScopeControl},
 		typeOf[wire.Support]():       {wire.Supported, wire.Unsupported, wire.Unknown},
+		typeOf[gateway.HostState](): {
+			gateway.HostOnline, gateway.HostOffline, gateway.HostLost, gateway.HostDraining, gateway.HostRevoked,
+		},
 	}
 }
 

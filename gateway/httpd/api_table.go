@@ -12,7 +12,8 @@ import (
 // apiTable is every operation of the API. Its description is made of it, so that
 // neither has a line that the other lacks.
 func apiTable() []operation {
-	return slices.Concat(messageOperations(), turnOperations(), threadOperations(), agentOperations(), accountOperations())
+	return slices.Concat(messageOperations(), turnOperations(), threadOperations(), agentOperations(), accountOperations(),
+		hostOperations(), hostInviteOperations(), hostJoinOperations())
 }
 
 // sendErrors are those of taking a message.

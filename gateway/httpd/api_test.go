@@ -41,7 +41,8 @@ func TestSQ12_WithoutACredentialNothingElseIsLookedAt(t *testing.T) {
 			refused(t, p.call("POST", "/messages", "{", header...), 401, wire.CodeUnauthorized)
 			for pattern, item := range p.doc.Paths {
 				for method := range item {
-					if pattern == "/openapi.json" {
+					switch pattern {
+					case "/openapi.json", "/hosts/join", "/hosts/challenge": // for anybody
 						continue
 					}
 					path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(pattern, newID())

@@ -68,6 +68,18 @@ func fieldWords() map[string]string {
 		"ErrorBody.fields":                   "The fields at fault.",
 		"ErrorBody.limit":                    "The limit that was exceeded.",
 		"Field.rule":                         "One of required, unknown, type, uuid, enum, min, max, utf8, nul, blank.",
+		"hostView.hostId":                    "The target ref of the host, for good.",
+		"hostView.draining":                  "Takes no new turn, linked or not.",
+		"hostView.configGenerations":         "Of a turn's settings, those that the host understands.",
+		"hostView.inflight":                  "Provider requests that run there.",
+		"hostView.links":                     "Since the gateway started.",
+		"hostView.clockOffsetMs":             "How far the host's clock is ahead.",
+		"hostView.lastError":                 "Why the last link ended, unless in good order.",
+		"hostInviteRequest.name":             "Left out: the host names itself.",
+		"hostInviteRequest.ttlSeconds":       "Left out: 900.",
+		"hostInviteReply.command":            "To be typed on the machine that joins.",
+		"HostJoin.publicKey":                 "ed25519, 32 bytes, in base64url without padding.",
+		"HostJoin.hostId":                    "The target ref of the host.",
 		"OrgQueueItem.threadId":              "On your own turns alone.",
 	}
 }

@@ -10,6 +10,7 @@ import (
 type RouteLine struct {
 	Method, Path string
 	Open, Admin  bool
+	Host         bool // for relay hosts, by a signature
 	Page         bool
 }
 
@@ -19,7 +20,7 @@ func (s *Server) Table() []RouteLine {
 	for _, rt := range s.routes {
 		lines = append(lines, RouteLine{
 			Method: rt.method, Path: rt.path,
-			Open: rt.access == accessOpen, Admin: rt.access == accessAdmin, Page: rt.kind == kindPage,
+			Open: rt.access == accessOpen, Admin: rt.access == accessAdmin, Host: rt.access == accessHost, Page: rt.kind == kindPage,
 		})
 	}
 	return lines

@@ -25,8 +25,10 @@ import (
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/accounts"
 	"github.com/fairlead/fairlead/gateway/chat"
+	"github.com/fairlead/fairlead/gateway/enroll"
 	"github.com/fairlead/fairlead/gateway/gatewaysql"
 	"github.com/fairlead/fairlead/gateway/gatewaytest"
+	"github.com/fairlead/fairlead/gateway/hosts"
 	"github.com/fairlead/fairlead/gateway/httpd"
 	"github.com/fairlead/fairlead/relay/wire"
 )
@@ -48,9 +50,11 @@ type bench struct {
 	gate     *httpd.Gate
 	accounts *accounts.Service
 	chat     *chat.Service
+	hosts    *enroll.Service
 	models   *gatewaytest.Routes
 	host     *gatewaytest.Host
 	sockets  *echo
+	registry *hosts.Registry
 	log      *lockedBuffer
 	public   *url.URL
 	base     string // URL of the server, base path included
@@ -113,8 +117,10 @@ func newBench(t *testing.T, o options) *bench {
 	if o.api != nil {
 		o.api(&api)
 	}
+	b.openHosts(t, store, logger)
 	b.httpd, err = httpd.New(httpd.Config{
 		Gate: b.gate, Accounts: b.accounts, Chats: o.chats, Dashboard: b.dashboard(), API: api, Socket: b.sockets,
+		Hosts: b.hosts, HostLink: b.serveHostLink,
 		Metrics: o.metrics, Checks: o.checks, Logger: logger, Version: "1.2.3", StaticDir: o.static,
 	})
 	if err != nil {

@@ -4,15 +4,18 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 // access says who may use a route.
 type access int
 
 const (
-	accessOpen  access = iota // anybody
-	accessChat                // a credential with the scope chat
-	accessAdmin               // a credential with the scope admin
+	accessOpen    access = iota // anybody
+	accessChat                  // a credential with the scope chat
+	accessAdmin                 // a credential with the scope admin
+	accessControl               // a token with the scope relay:control
+	accessHost                  // a relay host, which the handler tells by its signature
 )
 
 // kind says how a route's refusals look.
@@ -54,6 +57,7 @@ func (s *Server) table() []route {
 		{"POST", "/logout", accessOpen, kindPage, s.postLogout},
 
 		{"GET", "/ws", accessChat, kindAPI, s.getSocket},
+		{"GET", wire.PathHostLink, accessHost, kindAPI, s.getHostLink},
 
 		{"GET", "/static/", accessOpen, kindAPI, s.getStatic},
 		{"GET", "/livez", accessOpen, kindAPI, s.getLive},
@@ -84,7 +88,7 @@ func (s *Server) build() http.Handler {
 func (s *Server) serveRoute(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var actor gateway.Actor
-		if rt.access != accessOpen {
+		if rt.access != accessOpen && rt.access != accessHost {
 			var err error
 			if actor, err = s.admit(r, rt.access); err != nil {
 				s.refuse(w, r, rt, err)
@@ -103,8 +107,11 @@ func (s *Server) admit(r *http.Request, need access) (gateway.Actor, error) {
 		return gateway.Actor{}, err
 	}
 	scope := gateway.ScopeChat
-	if need == accessAdmin {
+	switch need {
+	case accessAdmin:
 		scope = gateway.ScopeAdmin
+	case accessControl:
+		scope = gateway.ScopeControl
 	}
 	if !actor.May(scope) {
 		return gateway.Actor{}, forbidden()

@@ -13,7 +13,7 @@ import (
 
 // paths fills the patterns of the table.
 func path(pattern string) string {
-	return strings.NewReplacer("{$}", "", "{id}", aThread, "{threadId}", noThread, "{turnId}", noThread, "{agentId}", noThread).Replace(pattern)
+	return strings.NewReplacer("{$}", "", "{id}", aThread, "{threadId}", noThread, "{turnId}", noThread, "{agentId}", noThread, "{hostId}", "no-host", "{inviteId}", noThread).Replace(pattern)
 }
 
 // TestSQ12_EveryRouteLetsInWhomItNames walks the table itself, so that a new
@@ -69,6 +69,14 @@ func TestSQ12_EveryRouteLetsInWhomItNames(t *testing.T) {
 			}
 			if b.sockets.calls.Load() != calls {
 				t.Error("the socket was called for a stranger")
+			}
+			if rt.Host {
+				for _, header := range [][]string{chatToken, adminToken, {"Authorization", "Fairlead-Host no-host.x.y"}} {
+					if res := status(admin, header...); res.StatusCode != http.StatusUnauthorized {
+						t.Errorf("who is no host gets %s", res.Status)
+					}
+				}
+				return
 			}
 			if got := status(member).StatusCode; (got == http.StatusForbidden) != rt.Admin {
 				t.Errorf("a member gets %d", got)

@@ -64,11 +64,19 @@ type Config struct {
 	// API is what the HTTP JSON API works with.
 	API APIConfig
 	// Socket serves GET /ws. It is called only for callers that Gate lets in.
-	Socket  http.Handler
-	Metrics Metrics
-	Checks  []Check
-	Logger  *slog.Logger
-	Version string
+	Socket http.Handler
+	// Control serves GET /ws/control, for tokens with the scope relay:control; without
+	// it there are no control planes.
+	Control http.Handler
+	// Hosts knows the relay hosts on other machines.
+	Hosts Hosts
+	// HostLink upgrades GET /ws/host for a host that Hosts lets in, and serves its link
+	// until it, or ctx, ends.
+	HostLink func(ctx context.Context, w http.ResponseWriter, r *http.Request, hostID string)
+	Metrics  Metrics
+	Checks   []Check
+	Logger   *slog.Logger
+	Version  string
 	// StaticDir serves static files from disk, for work on them; "" is the
 	// embedded ones.
 	StaticDir string
@@ -104,8 +112,8 @@ const (
 // New checks the configuration and builds the server's handler.
 func New(cfg Config) (*Server, error) {
 	if cfg.Gate == nil || cfg.Accounts == nil || cfg.Chats == nil || !cfg.Dashboard.complete() || !cfg.API.complete() ||
-		cfg.Socket == nil || cfg.Logger == nil {
-		return nil, errors.New("httpd: Gate, Accounts, Chats, Dashboard, API, Socket and Logger are required")
+		cfg.Socket == nil || cfg.Hosts == nil || cfg.HostLink == nil || cfg.Logger == nil {
+		return nil, errors.New("httpd: Gate, Accounts, Chats, Dashboard, API, Socket, Hosts, HostLink and Logger are required")
 	}
 	var files fs.FS = static.FS
 	if cfg.StaticDir != "" {
