@@ -176,44 +176,48 @@ func (run *controlRun) tell(say func(gateway.ControlEvents)) {
 	}
 }
 
-// answered counts an answer to an attach; current is false for one that was
-// replaced.
-func (run *controlRun) answered() (current bool) {
+// answered counts an answer to an attach and gives whom it is for, nil if that attach
+// was replaced or given up. Like the methods below it holds or needs telling from the
+// look at the run until the owner was told, so that no new owner comes between.
+func (run *controlRun) answered() *Control {
 	run.s.reg.mu.Lock()
 	defer run.s.reg.mu.Unlock()
 	run.awaiting = max(run.awaiting-1, 0)
-	return run.awaiting == 0
+	if run.awaiting > 0 {
+		return nil
+	}
+	return run.owner
 }
 
 func (run *controlRun) attached(m wire.Attached) {
-	if run.answered() {
-		run.tell(func(e gateway.ControlEvents) { e.Attached(m) })
+	run.telling.Lock()
+	defer run.telling.Unlock()
+	if owner := run.answered(); owner != nil {
+		owner.events.Attached(m)
 	}
 }
 
 func (run *controlRun) refused(m wire.Refused) {
-	if !run.answered() {
-		return
-	}
 	run.telling.Lock()
 	defer run.telling.Unlock()
+	owner := run.answered()
+	if owner == nil {
+		return
+	}
 	run.s.reg.mu.Lock()
-	owner := run.owner
-	if owner != nil {
-		run.disown(owner)
-	}
+	run.disown(owner)
 	run.s.reg.mu.Unlock()
-	if owner != nil {
-		owner.events.Refused(m)
-	}
+	owner.events.Refused(m)
 }
 
 func (run *controlRun) event(m wire.EventMessage) {
+	run.telling.Lock()
+	defer run.telling.Unlock()
 	run.s.reg.mu.Lock()
-	stale := run.awaiting > 0
+	owner, stale := run.owner, run.awaiting > 0
 	run.s.reg.mu.Unlock()
-	if !stale {
-		run.tell(func(e gateway.ControlEvents) { e.Event(m) })
+	if owner != nil && !stale {
+		owner.events.Event(m)
 	}
 }
 

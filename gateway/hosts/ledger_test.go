@@ -162,11 +162,14 @@ func (l *ledger) OpenRuns(_ context.Context, hostID string) ([]string, error) {
 func (l *ledger) HostOf(_ context.Context, runID string) (hostID string, idle bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.fails("HostOf"); err != nil {
+		return "", false, err
+	}
 	r := l.runs[runID]
 	if r == nil {
-		return "", false, wire.NewError(wire.CodeNotFound, "no such run")
+		return "", false, wire.NewError(wire.CodeNotFound, "There is no such run.")
 	}
-	return r.host, r.idle(), l.fails("HostOf")
+	return r.host, r.idle(), nil
 }
 
 func (l *ledger) Work(_ context.Context, runID string) (gateway.RunWork, error) {
