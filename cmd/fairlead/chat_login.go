@@ -116,11 +116,24 @@ func (l *logins) write() error {
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
 		return fmt.Errorf("store the login: %w", err)
 	}
-	// The temporary file is made with these permissions, whatever stood there.
-	if err := renameio.WriteFile(l.path, append(raw, '\n'), 0o600, renameio.IgnoreUmask()); err != nil {
+	if err := writePrivate(l.path, append(raw, '\n')); err != nil {
 		return fmt.Errorf("store the login: %w", err)
 	}
 	return nil
+}
+
+// writePrivate replaces a file by one that its owner alone can read, whatever
+// permissions it had.
+func writePrivate(path string, content []byte) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }
 
 // configFolder is the user's folder for settings, "" if there is none.
