@@ -97,9 +97,12 @@ func (s *Scope) loadRun(ctx context.Context, runID string, commands map[uint64]s
 		return nil, readFault(err)
 	}
 	r := &run{id: runID, cursor: state.Cursor, last: state.Cursor, commands: commands}
+	if len(state.Pending) > maxJournalEvents {
+		return nil, untrusted("a run's journal holds more events than a run may have.")
+	}
 	for _, e := range state.Pending {
-		if e.Envelope.Seq <= r.last {
-			return nil, untrusted("a run's journal is out of order.")
+		if err := e.validate(r.last + 1); err != nil {
+			return nil, err
 		}
 		r.add(e.Envelope)
 	}

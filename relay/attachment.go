@@ -53,6 +53,11 @@ type Attachment struct {
 // relay_inference_busy, relay_provider_not_ready, relay_catalog_empty,
 // relay_persist_failed, relay_store_unavailable, shutting_down.
 func (h *Host) Attach(ctx context.Context, at wire.Attach, capabilities []string) (*Attachment, error) {
+	a, err := h.attach(ctx, at, capabilities)
+	return a, outward(err)
+}
+
+func (h *Host) attach(ctx context.Context, at wire.Attach, capabilities []string) (*Attachment, error) {
 	if at.Cursor > maxCursor {
 		return nil, wire.NewError(wire.CodeBadRequest, "The cursor is beyond the greatest sequence number.")
 	}
@@ -169,7 +174,7 @@ func (a *Attachment) Command(ctx context.Context, m wire.CommandMessage) wire.Ac
 	turnID, err := a.command(ctx, m)
 	ack.TurnID = turnID
 	if err != nil {
-		ack.Status, ack.Error = wire.AckFailed, wire.AsError(err).Body()
+		ack.Status, ack.Error = wire.AckFailed, wire.AsError(outward(err)).Body()
 		ack.Error.Message = cut(ack.Error.Message, wire.MaxAckErrorChars)
 	}
 	return ack
@@ -265,7 +270,7 @@ func (a *Attachment) Next(ctx context.Context) ([]wire.Envelope, error) {
 		}
 		envelopes, err := a.next(ctx)
 		if err != nil || len(envelopes) > 0 {
-			return envelopes, err
+			return envelopes, outward(err)
 		}
 		select {
 		case <-a.wake:

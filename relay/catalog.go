@@ -21,7 +21,7 @@ func (h *Host) Catalog(_ context.Context, challenge string) (wire.CatalogMessage
 	m := wire.CatalogMessage{Challenge: challenge, Routes: h.routes()}
 	catalog, err := h.catalog(challenge)
 	if err != nil {
-		m.Error = wire.AsError(err).Body()
+		m.Error = wire.AsError(outward(err)).Body()
 		return m, nil
 	}
 	m.Catalog = catalog

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"time"
@@ -148,6 +149,30 @@ func (t Turn) validate() error {
 		return untrusted("a turn reservation has an invalid fingerprint.")
 	case t.StartRejected && !t.TerminalProjected:
 		return untrusted("a turn reservation is rejected and unsettled at once.")
+	}
+	return nil
+}
+
+// validate is RH59 for one event of a run's journal. Its place is the next one after
+// those before: a row that was lost would never be sent.
+func (e JournalEntry) validate(place uint64) error {
+	n := e.Envelope
+	catalog, terminal := n.Event == wire.EventRuntimeCatalog, n.Event == wire.EventTurnCompleted
+	switch {
+	case n.SchemaVersion != wire.EnvelopeSchemaVersion || n.Kind != n.Event:
+		return untrusted("a journaled event has another form than this version writes.")
+	case n.Seq != place || n.Seq > maxCursor:
+		return untrusted("a run's journal is out of order.")
+	case !catalog && !terminal && n.Event != wire.EventTurnStarted && n.Event != wire.EventItemDelta:
+		return untrusted("a journaled event is of no kind that may be sent.")
+	case e.Integrity != (catalog || terminal):
+		return untrusted("a journaled event has the wrong weight.")
+	case n.SourceEventID == "" || !json.Valid(n.Payload):
+		return untrusted("a journaled event is not complete.")
+	case catalog != (n.ThreadID == "" && n.TurnID == ""):
+		return untrusted("a journaled event belongs to no turn, or should not.")
+	case !catalog && (!wire.ValidVirtualThreadID(n.ThreadID) || !wire.ValidVirtualTurnID(n.TurnID)):
+		return untrusted("a journaled event has an invalid id.")
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (h *Host) LoadRun(ctx context.Context, key, runID string) (state relay.RunS
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		state.Pending, err = many(ctx, tx, h.scanEntry, `SELECT integrity, envelope FROM relay_journal
+		state.Pending, err = many(ctx, tx, h.scanEntry, `SELECT seq, integrity, envelope FROM relay_journal
 			WHERE scope_key = ? AND run_id = ? ORDER BY seq`, key, runID)
 		return err
 	})
@@ -125,11 +125,15 @@ func (h *Host) LoadRun(ctx context.Context, key, runID string) (state relay.RunS
 
 func (h *Host) scanEntry(row scanner) (e relay.JournalEntry, err error) {
 	var text string
-	if err := row.Scan(&e.Integrity, &text); err != nil {
+	var seq uint64
+	if err := row.Scan(&seq, &e.Integrity, &text); err != nil {
 		return e, err
 	}
 	if err := json.Unmarshal([]byte(text), &e.Envelope); err != nil {
 		return e, h.untrusted("a journaled envelope cannot be read", err)
+	}
+	if e.Envelope.Seq != seq {
+		return e, h.untrusted("a journaled envelope has another place than its row", nil)
 	}
 	return e, nil
 }
