@@ -32,12 +32,8 @@ type Control interface {
 	Close()
 }
 
-const (
-	// maxControlWaiting is how many bytes of commands may wait for the worker.
-	maxControlWaiting = 32 << 20
-	// runBacklog is what a host may send at once when a run is attached (RH56).
-	runBacklog = 4 << 20
-)
+// maxControlWaiting is how many bytes of commands may wait for the worker.
+const maxControlWaiting = 32 << 20
 
 // ServeControl serves GET /ws/control. It answers before the upgrade as ServeHTTP
 // does, but takes bearer tokens alone: 401, 403, 404, 400, 426 or 503.
@@ -276,6 +272,7 @@ func (c *control) detach(ctx context.Context, runID string) error {
 	c.mu.Lock()
 	_, known := c.runs[runID]
 	delete(c.runs, runID)
+	c.allow()
 	c.mu.Unlock()
 	if !known {
 		return nil

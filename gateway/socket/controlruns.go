@@ -23,7 +23,6 @@ func (c *control) attach(ctx context.Context, at wire.Attach) error {
 	if err != nil {
 		return err
 	}
-	c.s.out.grant(runBacklog)
 	runner, err := c.hosts.Attach(ctx, at)
 	if err != nil {
 		c.forget(run)
@@ -57,13 +56,22 @@ func (c *control) begin(at wire.Attach) (*controlRun, error) {
 	}
 	run := &controlRun{attach: at, asking: true}
 	c.runs[at.RunID] = run
+	c.allow()
 	return run, nil
+}
+
+// allow lets as much wait for the reader as the hosts of its runs may send without
+// being answered: a burst of many runs is no sign of a slow reader. It needs mu.
+func (c *control) allow() {
+	limits := c.s.srv.limits
+	c.s.out.allow(limits.QueueBytes + min(len(c.runs)*limits.ControlRunBytes, maxGranted))
 }
 
 func (c *control) forget(run *controlRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.runs, run.attach.RunID)
+	c.allow()
 }
 
 // ready lets through what the host said before its name was known.

@@ -94,6 +94,9 @@ type Limits struct {
 	ControlPerSecond int
 	// ControlRuns is how many runs a control plane may have attached at once: 500.
 	ControlRuns int
+	// ControlRunBytes is how much more than QueueBytes may wait for each of them, up
+	// to 32 MiB: 4 MiB, as much as a host sends ahead of a run's cursor (RH56).
+	ControlRunBytes int
 	// OpenThreads is how many threads a session may have open: 100.
 	OpenThreads int
 	// QueueBytes is how much may wait for a slow reader: 4 MiB.
@@ -112,6 +115,8 @@ type Limits struct {
 	RetryAfter time.Duration
 	// AdminEvery is the least time between two renderings for a dashboard: 500 ms.
 	AdminEvery time.Duration
+	// AdminLook is how often a dashboard looks at what changes by time: 3 s.
+	AdminLook time.Duration
 }
 
 func (l *Limits) fill() {
@@ -129,6 +134,7 @@ func (l *Limits) fill() {
 	count(&l.InFlight, 32)
 	count(&l.ControlPerSecond, 500)
 	count(&l.ControlRuns, 500)
+	count(&l.ControlRunBytes, 4<<20)
 	count(&l.OpenThreads, 100)
 	count(&l.QueueBytes, 4<<20)
 	span(&l.PingEvery, 25*time.Second)
@@ -137,6 +143,7 @@ func (l *Limits) fill() {
 	span(&l.CommandTimeout, 30*time.Second)
 	span(&l.RetryAfter, time.Second)
 	span(&l.AdminEvery, 500*time.Millisecond)
+	span(&l.AdminLook, 3*time.Second)
 }
 
 // Server accepts sessions. Its methods are safe for concurrent use.

@@ -73,6 +73,13 @@ func (q *queue) grant(bytes int) {
 	q.granted = min(q.granted+bytes, maxGranted)
 }
 
+// allow changes how much may wait.
+func (q *queue) allow(bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = bytes
+}
+
 // ping queues a ping; start as in put.
 func (q *queue) ping() (start bool) {
 	q.mu.Lock()
