@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -84,7 +85,7 @@ func (g *gatewayParts) openInstruments(ctx context.Context, cfg *config, log *sl
 
 func (g *gatewayParts) openChat(ctx context.Context, cfg *config, host *hostParts, public *url.URL, fan gateway.Bus, log *slog.Logger) error {
 	g.routes = routes.New(routes.Options{
-		Default: cfg.DefaultModel, Prices: cfg.Billing.of,
+		Default: cfg.DefaultModel, Prices: cfg.Billing.of, Placement: cfg.placement(), StayFor: cfg.HostLink.Silence,
 	})
 	g.chat = chat.New(chat.Config{
 		Store: g.store.Chat(), Routes: g.routes, Bus: fan, Logger: log, Render: markdown.Render,
@@ -126,14 +127,18 @@ func (g *gatewayParts) openServers(ctx context.Context, cfg *config, public *url
 	if err != nil {
 		return err
 	}
-	dashboard := &httpd.Dashboard{Turns: g.chat, Hosts: g.enroll, Routes: g.routes, Users: g.accounts}
+	dashboard := &httpd.Dashboard{Base: public.Path, Turns: g.chat, Hosts: g.enroll, Routes: g.routes, Users: g.accounts}
 	g.socket = socket.New(socket.Config{
 		Chat: g.chat, Routes: g.routes, Bus: fan, Authenticate: gate.Authenticate, CheckOrigin: gate.CheckOrigin,
 		Account: g.accounts.Account, Touch: g.accounts.Touch, Admin: dashboard, Epoch: epoch, Logger: log,
+		OpenControl: func(accountID string, e gateway.ControlEvents) socket.Control {
+			return g.hosts.OpenControl(accountID, e)
+		},
 	})
 	g.server, err = httpd.New(httpd.Config{
 		Gate: gate, Accounts: g.accounts, Chats: g.chat, Dashboard: dashboard, Socket: g.socket,
-		Hosts: g.enroll, HostLink: g.serveHostLink(log),
+		Control: http.HandlerFunc(g.socket.ServeControl),
+		Hosts:   g.enroll, HostLink: g.serveHostLink(log),
 		API:     httpd.APIConfig{Chat: g.chat, Models: g.routes, Bus: fan},
 		Metrics: g.metrics, Checks: g.checks(), Logger: log,
 		Version: programVersion(), StaticDir: staticDir,
