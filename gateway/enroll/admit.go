@@ -11,6 +11,9 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
+// momentLayout is that of gateway.Time.
+const momentLayout = "2006-01-02T15:04:05.000Z"
+
 // seenEvery is how exactly the last use of a host is known.
 const seenEvery = time.Minute
 
@@ -22,7 +25,7 @@ var ErrRevoked = errors.New("enroll: the host was revoked")
 func (s *Service) Challenge(hostID string) wire.HostChallenge {
 	now := s.now()
 	return wire.HostChallenge{
-		Nonce: s.nonces.make(hostID, now), GatewayID: s.gatewayID, ServerTime: now.UTC().Format(time.RFC3339Nano),
+		Nonce: s.nonces.make(hostID, now), GatewayID: s.gatewayID, ServerTime: now.UTC().Format(momentLayout),
 	}
 }
 
