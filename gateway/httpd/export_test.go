@@ -11,6 +11,7 @@ type RouteLine struct {
 	Method, Path string
 	Open, Admin  bool
 	Host         bool // for relay hosts, by a signature
+	Control      bool // for control planes
 	Page         bool
 }
 
@@ -20,7 +21,7 @@ func (s *Server) Table() []RouteLine {
 	for _, rt := range s.routes {
 		lines = append(lines, RouteLine{
 			Method: rt.method, Path: rt.path,
-			Open: rt.access == accessOpen, Admin: rt.access == accessAdmin, Host: rt.access == accessHost, Page: rt.kind == kindPage,
+			Open: rt.access == accessOpen, Admin: rt.access == accessAdmin, Host: rt.access == accessHost, Control: rt.access == accessControl, Page: rt.kind == kindPage,
 		})
 	}
 	return lines

@@ -57,6 +57,7 @@ func (s *Server) table() []route {
 		{"POST", "/logout", accessOpen, kindPage, s.postLogout},
 
 		{"GET", "/ws", accessChat, kindAPI, s.getSocket},
+		{"GET", wire.ControlPath, accessControl, kindAPI, s.getControl},
 		{"GET", wire.PathHostLink, accessHost, kindAPI, s.getHostLink},
 
 		{"GET", "/static/", accessOpen, kindAPI, s.getStatic},

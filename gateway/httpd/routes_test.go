@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/accounts"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -26,6 +27,7 @@ func TestSQ12_EveryRouteLetsInWhomItNames(t *testing.T) {
 	bearer := func(token string) []string { return []string{"Authorization", "Bearer " + token, "Accept", "*/*"} }
 	chatToken := bearer(b.token(t, adminEmail, gateway.ScopeChat))
 	adminToken := bearer(b.token(t, adminEmail, gateway.ScopeAdmin))
+	controlToken := bearer(b.controlToken(t, adminEmail))
 	table := b.httpd.Table()
 	if len(table) < 14 {
 		t.Fatalf("the table has %d routes only", len(table))
@@ -78,6 +80,17 @@ func TestSQ12_EveryRouteLetsInWhomItNames(t *testing.T) {
 				}
 				return
 			}
+			if got := status(stranger, controlToken...).StatusCode; (got == http.StatusForbidden) == rt.Control {
+				t.Errorf("a token for control planes gets %d", got)
+			}
+			if rt.Control {
+				for _, got := range []answer{status(member), status(admin), status(stranger, chatToken...), status(stranger, adminToken...)} {
+					if got.StatusCode != http.StatusForbidden {
+						t.Errorf("no control plane gets %d", got.StatusCode)
+					}
+				}
+				return
+			}
 			if got := status(member).StatusCode; (got == http.StatusForbidden) != rt.Admin {
 				t.Errorf("a member gets %d", got)
 			}
@@ -92,6 +105,22 @@ func TestSQ12_EveryRouteLetsInWhomItNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// controlToken makes a token of a control plane.
+func (b *bench) controlToken(t *testing.T, email string) string {
+	t.Helper()
+	acc, err := b.accounts.UserByEmail(t.Context(), accounts.Operator(), email)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _, err := b.accounts.CreateToken(t.Context(), accounts.Operator(), accounts.NewToken{
+		AccountID: acc.ID, Name: "control", Scopes: []gateway.Scope{gateway.ScopeControl}, Targets: []string{"target_1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
 }
 
 func TestSQ12_NoSessionComesBeforeAnUnknownThread(t *testing.T) {
