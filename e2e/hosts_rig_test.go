@@ -93,6 +93,7 @@ type hostRow struct {
 	HostID, Name, State, LastError string
 	Routes, Inflight, OpenRuns     int
 	Embedded, Draining             bool
+	SeenAt                         time.Time
 }
 
 func (f *fleet) rows() []hostRow {

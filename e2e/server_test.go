@@ -200,6 +200,31 @@ func (in *install) tell(s syscall.Signal) (ended <-chan struct{}) {
 	return in.exited
 }
 
+// exitCode waits until the program ends by itself.
+func (in *install) exitCode() int {
+	in.t.Helper()
+	in.mu.Lock()
+	cmd, exited := in.cmd, in.exited
+	in.mu.Unlock()
+	select {
+	case <-exited:
+	case <-time.After(startLimit):
+		in.t.Fatalf("the program goes on:\n%s", in.log())
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// try runs another command on the same folder that may fail, and gives all that it
+// prints.
+func (in *install) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(in.t.Context(), startLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, append(args, "--config", in.config)...)
+	cmd.Env = in.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // command runs another command of the program on the same folder.
 func (in *install) command(stdin string, args ...string) string {
 	in.t.Helper()
