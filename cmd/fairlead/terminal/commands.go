@@ -255,6 +255,7 @@ func (t *talk) choose(name string) {
 	if name == "default" {
 		name = ""
 	}
+	t.Draft.Model = ""
 	th := t.session.Thread()
 	if th == nil || !th.Exists() {
 		t.model = name

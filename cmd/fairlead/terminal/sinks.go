@@ -18,6 +18,7 @@ type plainSink struct {
 	shared bool
 	open   bool // the last line of the answer has no end
 	wrote  bool
+	reason string // the last one that was told
 }
 
 func (p *plainSink) thread(string)               {}
@@ -67,9 +68,10 @@ func (p *plainSink) write(text string) {
 }
 
 func (p *plainSink) state(_, _, _, reason, _ string) {
-	if reason != "" {
+	if reason != "" && reason != p.reason {
 		p.note("", explain(reason))
 	}
+	p.reason = reason
 }
 
 func (p *plainSink) retract(_, _ string, mine bool) {

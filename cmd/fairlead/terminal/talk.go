@@ -17,7 +17,7 @@ type Talk struct {
 	Server client.Options
 	// Thread is the thread to begin with, Last, or "" for a new one.
 	Thread string
-	// Draft holds the model of a new thread and the options of every message.
+	// Draft holds the model, until another is chosen, and the options of every message.
 	Draft     client.Command
 	Assistant string
 	Screen    *Screen
@@ -39,22 +39,26 @@ type talk struct {
 	halting string // the turn that is being stopped
 	listed  []client.ThreadInfo
 	queue   []*client.Message // as they were listed
-	model   string            // of a thread that is not there yet
+	model   string            // that /model chose for a thread that is not there yet
 	agentID string
+	leaving bool // as soon as nothing runs
 	fault   error
 }
 
 // Run talks until the person leaves. Errors as for Once.
 func (k Talk) Run(ctx context.Context) error {
-	t := &talk{Talk: k, keys: NewKeys(), model: k.Draft.Model}
+	t := &talk{Talk: k, keys: NewKeys()}
 	t.session = client.NewSession(t.tells())
 	l := &loop{
 		session: t.session, line: client.NewLine(k.Server), keys: k.Keys,
-		down: t.lost, press: t.press, settled: t.settled, stop: func() error { return errLeave },
+		down: t.lost, press: t.press, settled: t.settled, stop: t.stop,
 	}
 	t.draw()
 	err := l.run(ctx)
 	t.Screen.Close()
+	if t.leaving {
+		return nil
+	}
 	return err
 }
 
@@ -168,6 +172,9 @@ func (t *talk) settled() error {
 	if t.fault != nil {
 		return t.fault
 	}
+	if th := t.session.Thread(); t.leaving && (th == nil || th.Active() == nil) {
+		return errLeave
+	}
 	t.draw()
 	return nil
 }
@@ -279,6 +286,16 @@ func (t *talk) away() error {
 	return nil
 }
 
+// stop leaves. Where Ctrl-C is a signal, it stops the running turn first.
+func (t *talk) stop() error {
+	if th := t.session.Thread(); !t.Plain || th == nil || th.Active() == nil {
+		return errLeave
+	}
+	t.leaving = true
+	t.halt()
+	return nil
+}
+
 // line takes a finished line: a command or a message.
 func (t *talk) line(line string) error {
 	text := strings.TrimSpace(line)
@@ -302,9 +319,9 @@ func (t *talk) send(text, mode string, now bool) {
 	}
 	draft := t.Draft
 	draft.UserMessage, draft.Mode, draft.Now = client.Text(text), mode, now
-	draft.Model, draft.AgentID = "", ""
-	if !t.session.Thread().Exists() {
-		draft.Model, draft.AgentID = t.model, t.agentID
+	draft.AgentID = t.agentID // of a thread that is there, Send takes it away
+	if !t.session.Thread().Exists() && t.model != "" {
+		draft.Model = t.model
 	}
 	t.session.Send(draft, func(_ client.Receipt, e *wire.Error) {
 		if e != nil {

@@ -92,11 +92,11 @@ type Line struct {
 	ended context.CancelFunc
 
 	// Owned by Run.
-	goaway  time.Duration
-	ping    time.Duration
-	tries   int
-	welcome bool // there was one, ever
-	lostAt  time.Time
+	goaway time.Duration
+	ping   time.Duration
+	tries  int
+	met    bool // there was a connection, ever
+	lostAt time.Time
 }
 
 // NewLine makes a line; Run works it.
@@ -181,7 +181,7 @@ func (l *Line) after(err error) (time.Duration, error) {
 		l.lostAt = time.Now()
 	}
 	switch {
-	case !l.welcome && !l.o.Patient && goaway == 0:
+	case !l.met && !l.o.Patient && goaway == 0:
 		return -1, &UnreachableError{err}
 	case l.o.GiveUp > 0 && time.Since(l.lostAt) > l.o.GiveUp:
 		return -1, &UnreachableError{err}
@@ -209,6 +209,7 @@ func (l *Line) once(ctx context.Context) error {
 		return err
 	}
 	defer conn.CloseNow()
+	l.met = true
 	conn.SetReadLimit(minReadLimit)
 	if !l.tell(ctx, Incoming{Up: true}) {
 		return ctx.Err()
@@ -306,7 +307,7 @@ func (l *Line) look(raw []byte, conn *websocket.Conn, watch *watch) {
 	}
 	switch f.Type {
 	case "welcome":
-		l.welcome, l.tries, l.goaway, l.lostAt = true, 0, 0, time.Time{}
+		l.tries, l.goaway, l.lostAt = 0, 0, time.Time{}
 		conn.SetReadLimit(min(max(f.Limits.FrameBytes, minReadLimit), maxReadLimit))
 		if f.PingMs > 0 {
 			l.ping = time.Duration(f.PingMs) * time.Millisecond
