@@ -70,6 +70,8 @@ type Options struct {
 	// Pause is how long to wait before try number n; nil takes a growing, random
 	// time.
 	Pause func(n int) time.Duration
+	// Transport is how requests are made; nil is the usual way.
+	Transport http.RoundTripper
 }
 
 // Incoming is what a Line brings, in order: Up, frames, Down, and again.
@@ -322,7 +324,7 @@ func (l *Line) dial(ctx context.Context, watch *watch) (*websocket.Conn, error) 
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	// A redirect would take the token to a server that nobody named.
-	stay := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	stay := &http.Client{Transport: l.o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	conn, res, err := websocket.Dial(ctx, strings.TrimSuffix(l.o.URL, "/")+"/ws", &websocket.DialOptions{
 		HTTPClient:     stay,
 		Subprotocols:   []string{Protocol},

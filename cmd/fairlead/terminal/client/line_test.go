@@ -3,10 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -52,7 +55,11 @@ func say(t *testing.T, conn *websocket.Conn, frame string) {
 // follow runs a line and gives what it brings until it ends or enough says so.
 func follow(t *testing.T, o client.Options, enough func(client.Incoming) bool) ([]client.Incoming, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
+	limit := testLimit
+	if o.Transport != nil { // time is not real there
+		limit = time.Hour
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if o.Pause == nil {
 		o.Pause = func(int) time.Duration { return time.Millisecond }
@@ -173,37 +180,71 @@ func TestALostSocketIsDialledAgain(t *testing.T) {
 	}
 }
 
+// pipes is a network in memory, on which no time passes by itself.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error { close(p.done); return nil }
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	p.conns <- far
+	return near, nil
+}
+
 func TestASilentLineIsCut(t *testing.T) {
 	t.Parallel()
-	url := serve(t, func(n int, w http.ResponseWriter, r *http.Request) {
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{client.Protocol}})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		say(t, conn, `{"type":"welcome","pingMs":20}`)
-		if n > 1 { // alive by pings alone
+	synctest.Test(t, func(t *testing.T) {
+		network := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		var n atomic.Int64
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			again := n.Add(1) == 2
+			conn := greet(t, w, r)
 			ctx := conn.CloseRead(context.Background())
-			for range 10 {
-				if conn.Ping(ctx) != nil {
-					t.Error("a line with pings was cut")
+			if again { // alive by pings alone
+				for range 20 {
+					time.Sleep(25 * time.Second)
+					if err := conn.Ping(ctx); err != nil {
+						t.Error("a line with pings was cut")
+					}
 				}
-				<-time.After(20 * time.Millisecond)
+				say(t, conn, `{"type":"news"}`)
 			}
-			say(t, conn, `{"type":"news"}`)
+			<-ctx.Done()
+		})}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = server.Serve(network) })
+		begun, frames := time.Now(), 0
+		var cut time.Duration
+		got, err := follow(t, client.Options{URL: "http://memory", Transport: &http.Transport{DialContext: network.dial}},
+			func(in client.Incoming) bool {
+				if in.Frame != nil {
+					frames++
+				}
+				if in.Down != nil {
+					cut = time.Since(begun)
+				}
+				return frames == 3
+			})
+		_ = server.Close()
+		serving.Wait()
+		if err != nil || len(downs(got)) != 1 || cut < time.Minute || cut > 65*time.Second {
+			t.Errorf("%v, %d cuts, the first after %s", err, len(downs(got)), cut)
 		}
-		<-conn.CloseRead(context.Background()).Done()
 	})
-	frames := 0
-	got, err := follow(t, client.Options{URL: url}, func(in client.Incoming) bool {
-		if in.Frame != nil {
-			frames++
-		}
-		return frames == 3
-	})
-	if err != nil || len(downs(got)) != 1 {
-		t.Errorf("%v, %+v", err, got)
-	}
 }
 
 func TestRefusalsBeforeTheUpgrade(t *testing.T) {
