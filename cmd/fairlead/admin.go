@@ -60,7 +60,22 @@ func runTokenCreate(ctx context.Context, cfg *config, std stdio, cmd tokenCreate
 		if err != nil {
 			return readable(err)
 		}
+		if cmd.JSON {
+			return printJSON(std, newTokenLine(secret, account.ID, cmd.Target))
+		}
 		_, err = fmt.Fprintln(std.Out, secret)
 		return err
 	})
+}
+
+// tokenLine is a token as it is printed: a control plane names AccountRef and one of
+// Targets where it attaches a run.
+type tokenLine struct {
+	Token      string   `json:"token"`
+	AccountRef string   `json:"accountRef"`
+	Targets    []string `json:"targets"`
+}
+
+func newTokenLine(secret, accountID string, targets []string) tokenLine {
+	return tokenLine{Token: secret, AccountRef: accountID, Targets: append([]string{}, targets...)}
 }

@@ -154,18 +154,26 @@ type hostLine struct {
 	JoinedAt  string   `json:"joinedAt"`
 	SeenAt    *string  `json:"seenAt"` // null: never
 	RevokedAt *string  `json:"revokedAt"`
+	Embedded  bool     `json:"embedded"` // in the server itself; the times mean nothing then
 }
 
 // Run lists the hosts.
 func (l hostListCmd) Run(ctx context.Context, c *cli, std stdio) error {
-	return c.withHosts(ctx, std, func(_ *config, s *enroll.Service) error {
+	return c.withHosts(ctx, std, func(cfg *config, s *enroll.Service) error {
 		list, err := s.Hosts(ctx, accounts.Operator())
 		if err != nil {
 			return err
 		}
-		lines := make([]hostLine, len(list))
+		lines := make([]hostLine, len(list), len(list)+1)
 		for i, h := range list {
 			lines[i] = newHostLine(h)
+		}
+		own, err := storedTargetRef(hostDir(cfg))
+		if err != nil {
+			return err
+		}
+		if own != "" { // "" before the first serve
+			lines = append(lines, hostLine{ID: own, Name: "embedded", State: "active", Labels: []string{}, Version: programVersion(), Embedded: true})
 		}
 		if l.JSON {
 			return printJSON(std, lines)

@@ -235,6 +235,7 @@ type tokenCreateCmd struct {
 	Scopes []string      `required:"" enum:"chat,admin,relay:control" placeholder:"SCOPE" help:"What it may do: chat, admin, relay:control, or several with commas between."`
 	Target []string      `name:"targets" placeholder:"HOST" help:"Ids of the relay hosts that a token with relay:control may drive, with commas between."`
 	TTL    time.Duration `name:"ttl" required:"" placeholder:"DURATION" help:"How long it is valid, such as 24h."`
+	JSON   bool          `name:"json" help:"Print JSON: the token, its account and its hosts, as a control plane needs them."`
 }
 
 // Help gives examples.
@@ -245,7 +246,8 @@ func (tokenCreateCmd) Help() string {
   TOKEN=$(fairlead admin token create --email ops@example.com --scopes chat,admin --ttl 1h)
   fairlead admin token create --email plane@example.com --scopes relay:control --targets target_1f2e --ttl 24h
 
-The token alone is printed on standard output. It is shown this once.`
+The token alone is printed on standard output, or with --json an object that holds it.
+It is shown this once.`
 }
 
 // Run makes the token.

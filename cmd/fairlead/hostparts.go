@@ -120,18 +120,10 @@ func (p *hostParts) close() error {
 // targetRef names the host. It is made from its path once and then kept with
 // the folder, so that a folder that was moved keeps its conversations.
 func targetRef(dir string) (string, error) {
+	if ref, err := storedTargetRef(dir); ref != "" || err != nil {
+		return ref, err
+	}
 	file := filepath.Join(dir, "target")
-	raw, err := os.ReadFile(file)
-	if err == nil {
-		ref := strings.TrimSpace(string(raw))
-		if !wire.ValidRelayID(ref) {
-			return "", wire.NewError(wire.CodeStateUntrusted, file+" does not hold this host's name. It was left as it is: put a backup in its place.")
-		}
-		return ref, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("name of the host: %w", err)
-	}
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("name of the host: %w", err)
@@ -139,6 +131,23 @@ func targetRef(dir string) (string, error) {
 	ref := wire.TargetRef(absolute)
 	if err := renameio.WriteFile(file, []byte(ref+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("name of the host: %w", err)
+	}
+	return ref, nil
+}
+
+// storedTargetRef is the name of the host that the folder holds, "" for none.
+func storedTargetRef(dir string) (string, error) {
+	file := filepath.Join(dir, "target")
+	raw, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("name of the host: %w", err)
+	}
+	ref := strings.TrimSpace(string(raw))
+	if !wire.ValidRelayID(ref) {
+		return "", wire.NewError(wire.CodeStateUntrusted, file+" does not hold this host's name. It was left as it is: put a backup in its place.")
 	}
 	return ref, nil
 }

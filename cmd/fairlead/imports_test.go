@@ -17,6 +17,7 @@ var allowed = map[string]string{
 	"relay/sqldb/pgtest": "",
 	"relay/provider":     "relay/wire",
 	"relay/link":         "relay/wire",
+	"relay/control":      "relay/wire",
 	"relay":              "relay/wire",
 	"relay/native":       "relay relay/wire relay/provider",
 	"relay/relaysql":     "relay relay/native relay/wire relay/sqldb",
