@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -23,6 +24,9 @@ type proxy struct {
 	ways   map[*way]struct{}
 	net    weather
 	turned chan struct{} // closed when net changes
+	// watch, if set, is called with each message of a link before the last of its bytes
+	// goes on; after, if it gives one, when they have gone.
+	watch func(d direction, message []byte) (after func())
 }
 
 // direction is where bytes go.
@@ -118,14 +122,17 @@ func (p *proxy) carry(host net.Conn) {
 // of one direction ends both, unless the way is torn.
 func (p *proxy) pump(w *way, d direction, from, to net.Conn) {
 	buf := make([]byte, 16<<10)
+	var seen messages
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			p.clear(d)
 			p.hold(n)
+			after := p.tell(d, seen.add(buf[:n]))
 			if _, werr := to.Write(buf[:n]); werr != nil && !p.isTorn(w) {
 				err = werr
 			}
+			after()
 		}
 		if err == nil {
 			continue
@@ -136,6 +143,30 @@ func (p *proxy) pump(w *way, d direction, from, to net.Conn) {
 		w.close()
 		return
 	}
+}
+
+// tell calls watch, and gives what to do afterwards.
+func (p *proxy) tell(d direction, found [][]byte) (after func()) {
+	p.mu.Lock()
+	watch := p.watch
+	p.mu.Unlock()
+	after = func() {}
+	for _, message := range found {
+		if watch == nil {
+			break
+		}
+		if then := watch(d, message); then != nil {
+			after = then
+		}
+	}
+	return after
+}
+
+// watched sets watch; nil ends it.
+func (p *proxy) watched(watch func(direction, []byte) func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = watch
 }
 
 func (p *proxy) isTorn(w *way) bool {
@@ -228,6 +259,72 @@ func reset(c net.Conn) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Close()
+}
+
+// messages takes WebSocket messages out of the bytes of one direction of a
+// connection, whatever their mask.
+type messages struct {
+	raw    []byte
+	linked bool // the handshake is over
+	other  bool // it is no link
+}
+
+func (m *messages) add(p []byte) (found [][]byte) {
+	if m.other {
+		return nil
+	}
+	m.raw = append(m.raw, p...)
+	if !m.linked {
+		head, rest, whole := bytes.Cut(m.raw, []byte("\r\n\r\n"))
+		if !whole {
+			return nil
+		}
+		m.linked = bytes.Contains(bytes.ToLower(head), []byte("upgrade: websocket"))
+		m.other, m.raw = !m.linked, rest
+	}
+	for m.linked {
+		message, size := frameOf(m.raw)
+		if size == 0 {
+			break
+		}
+		found, m.raw = append(found, message), m.raw[size:]
+	}
+	return found
+}
+
+// frameOf gives the payload of the first frame and the frame's size, 0 if it is not
+// whole.
+func frameOf(raw []byte) (payload []byte, size int) {
+	if len(raw) < 2 {
+		return nil, 0
+	}
+	n, at := int(raw[1]&0x7f), 2
+	if more := map[int]int{126: 2, 127: 8}[n]; more > 0 {
+		if len(raw) < at+more {
+			return nil, 0
+		}
+		n = 0
+		for _, b := range raw[at : at+more] {
+			n = n<<8 | int(b)
+		}
+		at += more
+	}
+	var mask [4]byte
+	if raw[1]&0x80 != 0 {
+		if len(raw) < at+4 {
+			return nil, 0
+		}
+		copy(mask[:], raw[at:])
+		at += 4
+	}
+	if len(raw) < at+n {
+		return nil, 0
+	}
+	payload = make([]byte, n)
+	for i := range payload {
+		payload[i] = raw[at+i] ^ mask[i%4]
+	}
+	return payload, at + n
 }
 
 // faults are what storm chooses from. Each returns after it has had its time.
