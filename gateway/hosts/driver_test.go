@@ -8,9 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
-	"github.com/fairlead/fairlead/gateway/hosts"
+	"github.com/fairlead/fairlead/relay/link"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -360,108 +358,29 @@ func TestOverflow_IsSentAgain(t *testing.T) {
 	})
 }
 
-// TestRandomFaults_EachTurnRunsOnceAndArrivesWhole cuts links, fails the ledger,
-// fills the host and wakes runs in a drawn order.
-func TestRandomFaults_EachTurnRunsOnceAndArrivesWhole(t *testing.T) {
+// TestRH49_NothingIsTakenInAfterAGap: what waits behind envelopes that the ledger
+// could not take is dropped with them, so that the cursor passes over none.
+func TestRH49_NothingIsTakenInAfterAGap(t *testing.T) {
 	t.Parallel()
-	runs := []string{"run_a", "run_b", "run_c"}
-	ops := []string{"prompt", "prompt", "wake", "cut", "connect", "work fails", "ack fails", "intake fails", "full", "room", "busy", "attach refused", "pass", "stop", "register"}
-	rapid.Check(t, func(rt *rapid.T) {
-		type op struct{ what, run string }
-		plan := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) op {
-			return op{rapid.SampledFrom(ops).Draw(rt, "op"), rapid.SampledFrom(runs).Draw(rt, "run")}
-		}), 1, 25).Draw(rt, "plan")
-		var faults []string
-		synctest.Test(t, func(t *testing.T) {
-			g := newRig(t)
-			turns := map[string][]string{}
-			var l *linked
-			for _, o := range plan {
-				switch o.what {
-				case "prompt":
-					if r := g.snapshot(o.run); r.idle() {
-						turns[o.run] = append(turns[o.run], g.prompt(o.run))
-					}
-					g.registry.Wake(o.run)
-				case "stop":
-					if n := len(turns[o.run]); n > 0 {
-						g.stop(o.run, turns[o.run][n-1])
-					}
-					g.registry.Wake(o.run)
-				case "wake":
-					g.registry.Wake(o.run)
-				case "cut":
-					if l != nil {
-						l.cut()
-						l = nil
-					}
-				case "connect":
-					if l == nil {
-						l = g.connect(g.host)
-					}
-				case "work fails":
-					g.ledger.fail("Work", 1)
-				case "ack fails":
-					g.ledger.fail("Ack", 1)
-				case "intake fails":
-					g.ledger.fail("Intake", 1)
-				case "full":
-					g.host.change(func() { g.host.room = wire.Room{Inflight: 1, Max: 1} })
-				case "room":
-					g.host.change(func() { g.host.room = wire.Room{Max: 1} })
-				case "busy":
-					left := 2
-					g.host.change(func() {
-						g.host.busy = func(wire.CommandMessage) *wire.ErrorBody {
-							if left--; left >= 0 {
-								return body(wire.CodeInferenceBusy)
-							}
-							return nil
-						}
-					})
-				case "attach refused":
-					left := 1
-					g.host.change(func() {
-						g.host.refuse = func(wire.Attach) error {
-							if left--; left >= 0 {
-								return wire.NewError(wire.CodePersistFailed, "no")
-							}
-							return nil
-						}
-					})
-				case "register":
-					g.registry.Register(hosts.Host{ID: "host_2"})
-				case "pass":
-					pass(300 * time.Millisecond)
-				}
-			}
-			if l == nil {
-				l = g.connect(g.host)
-			}
-			pass(5 * time.Minute)
-			for run, all := range turns {
-				r := g.snapshot(run)
-				for _, turn := range all {
-					g.host.mu.Lock()
-					started := g.host.scope(run).started[turn]
-					g.host.mu.Unlock()
-					if r.dropped[turn] && started == 0 && r.text[turn] == "" && r.ended[turn] == 0 {
-						continue
-					}
-					if r.text[turn] != wholeTurn || r.ended[turn] != 1 || started != 1 {
-						faults = append(faults, fmt.Sprintf("%s: %q, %d ends, ran %d times", turn, r.text[turn], r.ended[turn], started))
-					}
-				}
-				if unacknowledged, attachments := g.host.pendingOf(run); !r.idle() || unacknowledged != 0 || attachments != 0 {
-					faults = append(faults, fmt.Sprintf("%s: idle %v, %d unacknowledged, %d attachments", run, r.idle(), unacknowledged, attachments))
-				}
-			}
-			l.cut()
-			g.registry.Close()
-			faults = append(faults, g.faulty...)
-		})
-		if len(faults) > 0 {
-			rt.Fatalf("plan %v: %v", plan, faults)
+	inBubble(t, func(t *testing.T, g *rig) {
+		h := g.dial("host_1")
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		h.take("run_1")
+		stuck := make(chan struct{})
+		g.mu.Lock()
+		g.stuck, g.faults["Intake"] = stuck, 1
+		g.mu.Unlock()
+		h.say("run_1", turn, 1, wire.EventItemDelta) // the ledger is at it, and will fail
+		h.say("run_1", turn, 2, wire.EventItemDelta)
+		close(stuck)
+		if a, ok := h.next().(wire.Attach); !ok || a.Cursor != 0 {
+			t.Errorf("attached again at %+v", a)
 		}
+		if got := g.snapshot("run_1").taken; len(got) != 0 {
+			t.Errorf("taken in %v", got)
+		}
+		_ = h.conn.Close(link.Ending{})
+		h.ends.Wait()
 	})
 }

@@ -91,8 +91,10 @@ func (m *mailbox) pending() bool {
 	return !m.in.empty()
 }
 
+// deafen drops the events of an attachment that is given up, those that wait too:
+// what comes before them may be missing.
 func (m *mailbox) deafen() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.in.deaf = true
+	m.in.deaf, m.in.events, m.in.bytes = true, nil, 0
 }

@@ -14,15 +14,12 @@ import (
 // cause, or an error of package link.
 func (r *Registry) Serve(ctx context.Context, hostID string, conn link.Conn) (err error) {
 	opened, err := link.Open(ctx, conn, link.SessionOptions{
-		Capabilities: capabilities(), Heartbeat: r.heartbeat, Silence: r.silence,
+		Capabilities: capabilities(), Heartbeat: r.heartbeat, Silence: r.silence, HostID: hostID,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = opened.End(endingFor(err)) }()
-	if got := opened.Hello().HostID; got != hostID {
-		return &link.ProtocolError{What: "the host says that it is another one: " + got}
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.work, func() { cancel(ErrClosed) })()
