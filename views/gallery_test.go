@@ -3,6 +3,7 @@ package views_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,8 @@ var site = views.Site{Base: "/base", Assets: "/base/static/abc", Version: "v1"}
 // gallery is each page, once calm and once with hostile text in every field.
 func gallery() map[string]templ.Component {
 	at := time.Date(2026, 11, 30, 10, 31, 4, 118e6, time.UTC)
-	return map[string]templ.Component{
+	pages := hostGallery(at)
+	maps.Copy(pages, map[string]templ.Component{
 		"setup":         account.SetupPage{Site: site, Action: "/setup", Token: "t", MinPassword: 10}.View(),
 		"setup-errors":  setupErrors().View(),
 		"setup-hostile": account.SetupPage{Site: site, Action: "/setup", Token: hostile, Name: hostile, Email: hostile, Error: hostile, Errors: map[string]string{"name": hostile}}.View(),
@@ -52,7 +54,8 @@ func gallery() map[string]templ.Component {
 		"members":             membersPage(at).View(),
 		"members-empty":       admin.Members{Site: site, Name: "Mara", Org: "Quay Ltd", Suspended: true}.View(),
 		"members-hostile":     membersHostile(at).View(),
-	}
+	})
+	return pages
 }
 
 // formOf is a form that was refused, with hostile text in all of it.
@@ -145,7 +148,7 @@ func adminPage(at time.Time) admin.Page {
 			{TurnID: "019ad3c0-7b11-7c3e-9b1e-2f6a1d6c0a13", Status: "pending", Reason: "no_room", ThreadID: "019ad3c2-0003-7c3e-9b1e-2f6a1d6c0a11", ThreadTitle: "Refit checklist", Account: "Jan", Model: "demo", HostName: "embedded", CreatedAt: at.Add(-2 * time.Hour)},
 		},
 		Bindings: []admin.BindingRow{
-			{BindingID: "binding_019a61d27b117c3e9b1e2f6a1d6c0a11", RunID: "019ad3c2-1111-7c3e-9b1e-2f6a1d6c0a11", HostName: "study", ThreadID: "1", ThreadTitle: "Tide tables for the crossing", Account: "Mara", VirtualThreadID: "local_thread_4be1a7b2c3d4e5f60718293a4b5c90d2", Provider: "anthropic", ProviderID: "study-key", Model: "claude-sonnet", Turns: 3, Unsettled: 1, ProjectedSeq: 500, CreatedAt: at.Add(-time.Hour), UpdatedAt: at},
+			{BindingID: "binding_019a61d27b117c3e9b1e2f6a1d6c0a11", RunID: "019ad3c2-1111-7c3e-9b1e-2f6a1d6c0a11", HostName: "study", ThreadID: "1", Account: "Mara", VirtualThreadID: "local_thread_4be1a7b2c3d4e5f60718293a4b5c90d2", Provider: "anthropic", ProviderID: "study-key", Model: "claude-sonnet", Turns: 3, Unsettled: 1, Cursor: 500, CreatedAt: at.Add(-time.Hour), UsedAt: at},
 		},
 		Routes: []admin.RouteRow{
 			{HostID: "h1", HostName: "embedded", Model: "demo", Provider: "Demo", ProviderID: "demo", Family: "demo", Credential: "no_auth", Ready: true, Default: true},
@@ -164,7 +167,7 @@ func adminHostile(at time.Time) admin.Page {
 	return admin.Page{
 		Site: site, Name: x, Org: x, SocketPath: "/ws",
 		Turns:    []admin.TurnRow{{TurnID: x, Status: x, Reason: x, Error: x, ThreadID: x, ThreadTitle: x, Account: x, Model: x, HostName: x, BindingID: x, Reservation: x, DetailPath: "javascript:alert(1)", CreatedAt: at}},
-		Bindings: []admin.BindingRow{{BindingID: x, RunID: x, HostName: x, ThreadID: x, ThreadTitle: x, Account: x, VirtualThreadID: x, Provider: x, ProviderID: x, Model: x}},
+		Bindings: []admin.BindingRow{{BindingID: x, RunID: x, HostName: x, ThreadID: x, Account: x, VirtualThreadID: x, Provider: x, ProviderID: x, Model: x}},
 		Routes:   []admin.RouteRow{{HostID: x, HostName: x, Model: x, Provider: x, ProviderID: x, Family: x, Credential: x, Reason: x, Capabilities: []string{x}}},
 		Hosts:    []admin.HostRow{{HostID: x, Name: x, TargetRef: x, State: x, Version: x, Capabilities: []string{x}}},
 	}

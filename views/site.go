@@ -102,9 +102,9 @@ func timeIn(at time.Time, layout string) string {
 	return at.UTC().Format(layout)
 }
 
-// shortID keeps the head and the tail of an id, which is where the ids of this
+// ShortID keeps the head and the tail of an id, which is where the ids of this
 // program differ: a prefix or a time in front, random digits behind.
-func shortID(id string) string {
+func ShortID(id string) string {
 	head, tail := 8, 6
 	if at := strings.IndexByte(id, '_'); at > 0 && at < 16 {
 		head = at + 5

@@ -20,9 +20,12 @@ type TurnBoard interface {
 	AdminBindings(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminBinding], error)
 	AdminTurns(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminTurn], error)
 	AdminQueue(ctx context.Context, actor gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminQueueItem], error)
+	AdminBinding(ctx context.Context, actor gateway.Actor, bindingID string) (gateway.AdminBindingView, error)
+	AdminEnd(ctx context.Context, actor gateway.Actor, req gateway.TurnRequest) error
+	AdminRelease(ctx context.Context, actor gateway.Actor, req gateway.TurnRequest) error
 }
 
-// HostBoard gives hosts; *hosts.Registry is one.
+// HostBoard gives hosts; *enroll.Service is one.
 type HostBoard interface {
 	AdminHosts(ctx context.Context, actor gateway.Actor) ([]gateway.AdminHost, error)
 }
@@ -38,8 +41,10 @@ type UserBoard interface {
 }
 
 // Dashboard makes the rows of the admin page and, of the same components, the
-// patches with which its socket keeps them up to date. All four are required.
+// patches with which its socket keeps them up to date. All but Base are required.
 type Dashboard struct {
+	// Base is the public path prefix, for the links in rows.
+	Base   string
 	Turns  TurnBoard
 	Hosts  HostBoard
 	Routes RouteBoard
@@ -92,7 +97,7 @@ func (d *Dashboard) rows(ctx context.Context, actor gateway.Actor, view string, 
 	}
 	switch view {
 	case admin.ViewHosts:
-		return asRows(n.hostList, nil)
+		return asRows(d.hostRows(ctx, actor, n))
 	case admin.ViewRoutes:
 		return asRows(d.routeRows(ctx, actor, n))
 	case admin.ViewBindings:
@@ -119,7 +124,9 @@ func (d *Dashboard) fill(ctx context.Context, actor gateway.Actor, p *admin.Page
 	if err != nil {
 		return err
 	}
-	p.Hosts = n.hostList
+	if p.Hosts, err = d.hostRows(ctx, actor, n); err != nil {
+		return err
+	}
 	if p.Routes, err = d.routeRows(ctx, actor, n); err != nil {
 		return err
 	}
@@ -138,7 +145,7 @@ func (d *Dashboard) fill(ctx context.Context, actor gateway.Actor, p *admin.Page
 type names struct {
 	hosts    map[string]string
 	accounts map[string]string
-	hostList []admin.HostRow
+	hostList []gateway.AdminHost
 }
 
 func (d *Dashboard) names(ctx context.Context, actor gateway.Actor) (names, error) {
@@ -150,15 +157,44 @@ func (d *Dashboard) names(ctx context.Context, actor gateway.Actor) (names, erro
 	if err != nil {
 		return names{}, err
 	}
-	n := names{hosts: make(map[string]string, len(hosts)), accounts: make(map[string]string, len(users))}
+	n := names{hosts: make(map[string]string, len(hosts)), accounts: make(map[string]string, len(users)), hostList: hosts}
 	for _, u := range users {
 		n.accounts[u.ID] = u.Name
 	}
 	for _, h := range hosts {
 		n.hosts[h.HostID] = h.Name
-		n.hostList = append(n.hostList, newHostRow(h))
 	}
 	return n, nil
+}
+
+// account is who an account is, as shown: those of other orgs have no name here.
+func (n names) account(id string) string {
+	if id == "" {
+		return "the command line"
+	}
+	if name, ok := n.accounts[id]; ok {
+		return name
+	}
+	return "somebody else"
+}
+
+func (d *Dashboard) hostRows(ctx context.Context, actor gateway.Actor, n names) ([]admin.HostRow, error) {
+	list, err := d.Routes.AdminRoutes(ctx, actor)
+	if err != nil {
+		return nil, err
+	}
+	ready := map[string]int{}
+	for _, rt := range list {
+		if rt.Ready {
+			ready[rt.HostID]++
+		}
+	}
+	rows := make([]admin.HostRow, len(n.hostList))
+	for i, h := range n.hostList {
+		rows[i] = d.newHostRow(h, n)
+		rows[i].Ready = min(ready[h.HostID], h.Routes)
+	}
+	return rows, nil
 }
 
 func (d *Dashboard) routeRows(ctx context.Context, actor gateway.Actor, n names) ([]admin.RouteRow, error) {
@@ -180,9 +216,21 @@ func (d *Dashboard) bindingRows(ctx context.Context, actor gateway.Actor, n name
 	}
 	rows := make([]admin.BindingRow, len(list.Rows))
 	for i, b := range list.Rows {
-		rows[i] = newBindingRow(b, n)
+		rows[i] = d.newBindingRow(b, n)
 	}
 	return rows, nil
+}
+
+// fillBindings gives a page of bindings its rows.
+func (d *Dashboard) fillBindings(ctx context.Context, actor gateway.Actor, n names, p *admin.Bindings) error {
+	list, err := d.Turns.AdminBindings(ctx, actor, gateway.Page{
+		Offset: p.Offset, Limit: p.Limit, ThreadID: p.Filter.Thread, HostID: p.Filter.Host, Binding: gateway.BindingState(p.Filter.State),
+	})
+	for _, b := range list.Rows {
+		p.Bindings = append(p.Bindings, d.newBindingRow(b, n))
+	}
+	p.More = list.More
+	return err
 }
 
 func (d *Dashboard) turnRows(ctx context.Context, actor gateway.Actor, n names, page gateway.Page) ([]admin.TurnRow, error) {
@@ -212,12 +260,19 @@ func (d *Dashboard) queueRows(ctx context.Context, actor gateway.Actor, n names,
 	return rows, nil
 }
 
-func newHostRow(h gateway.AdminHost) admin.HostRow {
-	return admin.HostRow{
-		HostID: h.HostID, Name: h.Name, TargetRef: h.TargetRef, Embedded: h.Embedded, State: string(h.State),
+func (d *Dashboard) newHostRow(h gateway.AdminHost, n names) admin.HostRow {
+	row := admin.HostRow{
+		HostID: h.HostID, Name: h.Name, TargetRef: h.TargetRef, Embedded: h.Embedded, State: string(h.State), Draining: h.Draining,
 		Version: h.Version, Inflight: h.Inflight, Max: h.Max, OpenRuns: h.OpenRuns,
-		Capabilities: h.Capabilities, Routes: h.Routes, Since: h.Since, SeenAt: h.SeenAt,
+		Capabilities: h.Capabilities, Generations: h.Generations, Labels: h.Labels, Routes: h.Routes,
+		Since: h.Since, SeenAt: h.SeenAt, JoinedAt: h.JoinedAt,
+		ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip, Measured: h.Measured, Links: h.Links, LastError: h.LastError,
+		DetailPath: d.Base + admin.HostPath(h.HostID),
 	}
+	if !h.JoinedAt.IsZero() {
+		row.JoinedBy = n.account(h.JoinedBy)
+	}
+	return row
 }
 
 func newRouteRow(rt gateway.AdminRoute, n names) admin.RouteRow {
@@ -243,12 +298,13 @@ func capabilityWords(c gateway.ModelCapabilities) []string {
 	return words
 }
 
-func newBindingRow(b gateway.AdminBinding, n names) admin.BindingRow {
+func (d *Dashboard) newBindingRow(b gateway.AdminBinding, n names) admin.BindingRow {
 	return admin.BindingRow{
 		BindingID: b.BindingID, RunID: b.RunID, HostName: n.hosts[b.HostID], ThreadID: b.ThreadID,
 		Account: n.accounts[b.AccountID], VirtualThreadID: b.VirtualThreadID,
 		Provider: b.ModelProvider, ProviderID: b.ModelProviderID, Model: b.Model,
-		Turns: b.Turns, Unsettled: b.Unsettled, CreatedAt: b.CreatedAt.Time, UpdatedAt: b.CreatedAt.Time,
+		Turns: b.Turns, Unsettled: b.Unsettled, Applied: b.Applied, Cursor: b.Cursor,
+		CreatedAt: b.CreatedAt.Time, UsedAt: b.UsedAt.Time, DetailPath: d.Base + admin.BindingPath(b.BindingID),
 	}
 }
 

@@ -116,6 +116,8 @@ func faultWords(f wire.Field) string {
 		return "This model is not offered."
 	case "visibility":
 		return "This assistant cannot be private."
+	case "labels":
+		return "A label has 1 to 64 letters, digits or . _ : = / + -; a host has at most 32."
 	case "current":
 		return "This is not your current password."
 	}

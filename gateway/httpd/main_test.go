@@ -51,6 +51,7 @@ type bench struct {
 	accounts *accounts.Service
 	chat     *chat.Service
 	hosts    *enroll.Service
+	real     bool
 	models   *gatewaytest.Routes
 	host     *gatewaytest.Host
 	sockets  *echo
@@ -70,11 +71,13 @@ type options struct {
 	static  string
 	api     func(*httpd.APIConfig)
 	limits  chat.Limits
+	// real has the dashboard show the chat and the hosts in place of a fixed board.
+	real bool
 }
 
 func newBench(t *testing.T, o options) *bench {
 	t.Helper()
-	b := &bench{log: &lockedBuffer{}, sockets: &echo{}}
+	b := &bench{log: &lockedBuffer{}, sockets: &echo{}, real: o.real}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.httpd.ServeHTTP(w, r) }))
 	t.Cleanup(b.Close)
 	if o.public == "" {
@@ -130,6 +133,9 @@ func newBench(t *testing.T, o options) *bench {
 }
 
 func (b *bench) dashboard() *httpd.Dashboard {
+	if b.real {
+		return &httpd.Dashboard{Base: b.public.Path, Turns: b.chat, Hosts: b.hosts, Routes: board{}, Users: b.accounts}
+	}
 	return &httpd.Dashboard{Turns: board{}, Hosts: board{}, Routes: board{}, Users: b.accounts}
 }
 
@@ -305,6 +311,17 @@ func (board) AdminTurns(context.Context, gateway.Actor, gateway.Page) (gateway.R
 func (board) AdminQueue(context.Context, gateway.Actor, gateway.Page) (gateway.Rows[gateway.AdminQueueItem], error) {
 	return gateway.Rows[gateway.AdminQueueItem]{Rows: []gateway.AdminQueueItem{{OriginID: "message-7", Mode: gateway.ModeSteer, Position: 1}}}, nil
 }
+
+// AdminBinding gives the one binding that there is, to anybody.
+func (board) AdminBinding(_ context.Context, _ gateway.Actor, id string) (gateway.AdminBindingView, error) {
+	if id != "binding-7" {
+		return gateway.AdminBindingView{}, wire.NewError(wire.CodeNotFound, "binding")
+	}
+	return gateway.AdminBindingView{AdminBinding: gateway.AdminBinding{BindingID: id, HostID: "h1"}}, nil
+}
+
+func (board) AdminEnd(context.Context, gateway.Actor, gateway.TurnRequest) error     { return nil }
+func (board) AdminRelease(context.Context, gateway.Actor, gateway.TurnRequest) error { return nil }
 
 func (board) AdminHosts(context.Context, gateway.Actor) ([]gateway.AdminHost, error) {
 	return []gateway.AdminHost{{HostID: "h1", Name: "Embedded host", State: gateway.HostOnline}}, nil

@@ -44,6 +44,13 @@ func (s *Server) table() []route {
 		{"GET", "/settings", accessChat, kindPage, s.getSettings},
 		{"POST", "/settings", accessChat, kindPage, s.postSettings},
 		{"GET", "/admin", accessAdmin, kindPage, s.getAdmin},
+		{"GET", "/admin/hosts", accessAdmin, kindPage, s.getHosts},
+		{"POST", "/admin/hosts", accessAdmin, kindPage, s.postHosts},
+		{"GET", "/admin/hosts/{id}", accessAdmin, kindPage, s.getHost},
+		{"POST", "/admin/hosts/{id}", accessAdmin, kindPage, s.postHost},
+		{"GET", "/admin/bindings", accessAdmin, kindPage, s.getBindings},
+		{"GET", "/admin/bindings/{id}", accessAdmin, kindPage, s.getBinding},
+		{"POST", "/admin/bindings/{id}", accessAdmin, kindPage, s.postBinding},
 		{"GET", "/admin/members", accessAdmin, kindPage, s.getMembers},
 		{"POST", "/admin/members", accessAdmin, kindPage, s.postMembers},
 

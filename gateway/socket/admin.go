@@ -111,11 +111,17 @@ func (s *session) adminFollow() *adminFollow {
 	return a
 }
 
-// run renders after a change, and then rests.
+// byTime tells of a view that it changes without anybody telling: hosts fall silent.
+func byTime(view string) bool { return view == "hosts" || view == "routes" }
+
+// run renders after a change, and then rests; from time to time it looks at the views
+// whose changes nobody tells.
 func (a *adminFollow) run() {
 	defer close(a.done)
 	rest := time.NewTimer(0)
 	defer rest.Stop()
+	look := time.NewTicker(a.s.srv.limits.AdminLook)
+	defer look.Stop()
 	for {
 		select {
 		case <-a.quit:
@@ -126,8 +132,10 @@ func (a *adminFollow) run() {
 		case <-a.quit:
 			return
 		case <-a.dirty:
+			a.render(func(string) bool { return true })
+		case <-look.C:
+			a.render(byTime)
 		}
-		a.renderAll()
 		rest.Reset(a.s.srv.limits.AdminEvery)
 	}
 }
@@ -138,10 +146,13 @@ func (a *adminFollow) stop() {
 	<-a.done
 }
 
-func (a *adminFollow) renderAll() {
+func (a *adminFollow) render(which func(view string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, view := range a.views {
+		if !which(name) {
+			continue
+		}
 		a.s.run(func(ctx context.Context) {
 			patches, err := a.s.srv.cfg.Admin.Render(ctx, a.s.actor, name, view.filter)
 			if err != nil {

@@ -97,6 +97,33 @@ func TestAdminFollow_SendsWhatChanged(t *testing.T) {
 	}
 }
 
+// TestAdminFollow_LooksAtWhatChangesByTime: a host falls silent, and nobody tells.
+func TestAdminFollow_LooksAtWhatChangesByTime(t *testing.T) {
+	t.Parallel()
+	board := &boardDouble{}
+	r := newRig(t, func(c *socket.Config) {
+		c.Admin = board
+		c.Limits.AdminEvery, c.Limits.AdminLook = time.Millisecond, time.Millisecond
+	})
+	board.set(map[string]string{"a": "online"})
+	c := r.dial("ann")
+	want := func(view, html string) {
+		t.Helper()
+		w := `{"type":"admin.patch","view":"` + view + `","target":"a","op":"replace","html":"` + html + `<org-1"}`
+		if got := c.read(); got.raw != w {
+			t.Errorf("got  %s\nwant %s", got.raw, w)
+		}
+	}
+	for _, view := range []string{"turns", "hosts"} {
+		c.must("admin.follow", fields{"view": view})
+		want(view, "online")
+	}
+	board.set(map[string]string{"a": "lost"})
+	want("hosts", "lost")
+	board.set(map[string]string{"a": "online"})
+	want("hosts", "online") // and the turns are not looked at
+}
+
 func TestAdminFollow_RestsBetweenTwoRenderings(t *testing.T) {
 	t.Parallel()
 	board := &boardDouble{}

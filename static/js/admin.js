@@ -1,53 +1,23 @@
-// The dashboard: rows come as fragments of the same components as the page's and
+// Live tables: rows come as fragments of the same components as the page's and
 // are morphed into place, so that a selection or a hover survives a change. A
 // patch may come twice or late: replacing a row that is not there adds it.
 import { Idiomorph } from '../vendor/idiomorph.esm.js';
+import { followed, freshPage, openLine } from './admin-line.js';
 import { byId } from './dom.js';
-import { showLine } from './shell.js';
-import { Line, probe, socketURL } from './socket.js';
 import { refreshTimes } from './time.js';
 
-/** @typedef {{view: string, target: string, op: string, html?: string}} Patch */
+/** @typedef {import('./admin-line.js').Patch} Patch */
 
-const VIEWS = ['turns', 'queue', 'bindings', 'routes', 'hosts'];
-
-const boot = JSON.parse(byId('boot').textContent ?? '{}');
-
-const line = new Line({
-  url: socketURL(boot.socket),
-  probe: () => probe(boot.socket),
-  onState: (state, detail) => showLine(state, detail, boot.base),
-  onPush: (push) => {
-    if (push.type === 'admin.patch') apply(/** @type {any} */ (push));
-  },
-  onLive: (_welcome, again) => void follow(again),
-});
-
-/** @param {boolean} again */
-async function follow(again) {
-  for (const view of VIEWS) {
-    try {
-      await line.request('admin.follow', { view });
-    } catch {
-      return;
-    }
-  }
-  if (again) await reload();
-}
+const VIEWS = followed.map((each) => each.view);
 
 /** What changed while the line was down is on the page that the server renders now. */
 async function reload() {
-  try {
-    const response = await fetch(location.pathname, { cache: 'no-store', redirect: 'error' });
-    if (!response.ok) return;
-    const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-    for (const view of VIEWS) {
-      const fresh = page.getElementById(`${view}-rows`);
-      if (fresh) Idiomorph.morph(byId(`${view}-rows`), fresh.innerHTML, { morphStyle: 'innerHTML' });
-      settle(view);
-    }
-  } catch {
-    // The next patches bring the rows.
+  const page = await freshPage();
+  if (!page) return; // the next patches bring the rows
+  for (const view of VIEWS) {
+    const fresh = page.getElementById(`${view}-rows`);
+    if (fresh) Idiomorph.morph(byId(`${view}-rows`), fresh.innerHTML, { morphStyle: 'innerHTML' });
+    settle(view);
   }
 }
 
@@ -94,8 +64,8 @@ function order(rows, row) {
 /** Counts, filter and times of a view after its rows changed. @param {string} view */
 function settle(view) {
   const rows = byId(`${view}-rows`);
-  const input = /** @type {HTMLInputElement} */ (document.querySelector(`[data-filter="${view}"]`));
-  const words = input.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  const input = /** @type {HTMLInputElement | null} */ (document.querySelector(`[data-filter="${view}"]`));
+  const words = (input?.value ?? '').trim().toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
   for (const row of /** @type {Iterable<HTMLElement>} */ (rows.children)) {
     const ids = [...row.querySelectorAll('[data-copy]')].map((id) => id.getAttribute('data-copy')).join(' ');
@@ -133,7 +103,5 @@ for (const view of VIEWS) {
   settle(view);
   document.querySelector(`[data-filter="${view}"]`)?.addEventListener('input', () => settle(view));
 }
-bindSections();
-addEventListener('online', () => line.wake());
-document.addEventListener('visibilitychange', () => { if (!document.hidden) line.wake(); });
-line.open();
+if (document.querySelector('[data-section]')) bindSections();
+openLine(apply, () => void reload());

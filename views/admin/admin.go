@@ -1,7 +1,8 @@
-// Package admin holds the pages of admins: the dashboard, which is live tables of
-// bindings, turns, catalog routes and hosts, and the members of the org.
+// Package admin holds the pages of admins: the overview, which is live tables of
+// bindings, turns, catalog routes and hosts; the hosts and the bindings with a page for
+// each of them; and the members of the org.
 //
-// Each row of the dashboard is a component of its own with a stable element id, so that the
+// Each row of a live table is a component of its own with a stable element id, so that the
 // socket can patch it:
 //
 //	admin.patch {view: "turns", target: row.ElementID(),  op: "replace", html: row.View()}
@@ -53,11 +54,9 @@ type Page struct {
 type BindingRow struct {
 	BindingID string
 	RunID     string
-	// HostName is where it lives, ThreadID the chat thread it serves ("" for a
-	// run of another control plane) and ThreadTitle its title.
-	HostName    string
-	ThreadID    string
-	ThreadTitle string
+	// HostName is where it lives, ThreadID the chat thread that it serves.
+	HostName string
+	ThreadID string
 	// Account is whose it is, as shown.
 	Account string
 	// VirtualThreadID is the id that the control plane knows.
@@ -66,11 +65,14 @@ type BindingRow struct {
 	Provider, ProviderID, Model string
 	// Turns counts its reservations, Unsettled those that have no end yet.
 	Turns, Unsettled int
-	// ProjectedSeq is how far its ledger has been projected; 0 where not known.
-	ProjectedSeq uint64
-	CreatedAt    time.Time
-	// UpdatedAt orders the table, newest first.
-	UpdatedAt time.Time
+	// Applied tells that its host said that it has it.
+	Applied bool
+	// Cursor is how far the run's events are kept here.
+	Cursor uint64
+	// CreatedAt orders the table, newest first.
+	CreatedAt, UsedAt time.Time
+	// DetailPath is the address of its page, Base included.
+	DetailPath string
 }
 
 // ElementID is the id of the row's element.
@@ -144,26 +146,3 @@ type RouteRow struct {
 func (r RouteRow) ElementID() string {
 	return "route-" + r.HostID + "-" + r.ProviderID + "-" + r.Model
 }
-
-// HostRow is one relay host.
-type HostRow struct {
-	HostID, Name string
-	// TargetRef is what runs are addressed to.
-	TargetRef string
-	Embedded  bool
-	// State is online, offline, lost or draining.
-	State   string
-	Version string
-	// Inflight of Max parallel provider requests are taken.
-	Inflight, Max int
-	// OpenRuns counts the runs that the host still owes something.
-	OpenRuns     int
-	Capabilities []string
-	// Routes counts its catalog entries.
-	Routes int
-	// Since is when the state began, SeenAt when the host was last heard.
-	Since, SeenAt time.Time
-}
-
-// ElementID is the id of the row's element.
-func (r HostRow) ElementID() string { return "host-" + r.HostID }

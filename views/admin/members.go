@@ -10,6 +10,8 @@ import (
 // The pages of admins; local paths, Base excluded.
 const (
 	OverviewPath = "/admin"
+	HostsPath    = "/admin/hosts"
+	BindingsPath = "/admin/bindings"
 	MembersPath  = "/admin/members"
 )
 
@@ -18,6 +20,8 @@ func side(site views.Site, name, org, logout, current string) views.SideModel {
 		Site: site, Label: "Admin", Name: name, Org: org, LogoutPath: logout,
 		Items: []views.SideItem{
 			{Path: OverviewPath, Label: "Overview", Current: current == OverviewPath},
+			{Path: HostsPath, Label: "Hosts", Current: current == HostsPath},
+			{Path: BindingsPath, Label: "Bindings", Current: current == BindingsPath},
 			{Path: MembersPath, Label: "Members", Current: current == MembersPath},
 		},
 		Links: []views.SideItem{{Path: "/settings", Label: "Settings"}, {Path: "/", Label: "Chat"}},

@@ -37,7 +37,7 @@ func TestRows_AreTheFragmentsOfThePage(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_795_000_000_000)
 	turn := admin.TurnRow{TurnID: "t1", Status: "running", ThreadTitle: "A", Model: "demo", CreatedAt: at}
-	binding := admin.BindingRow{BindingID: "b1", Model: "demo", UpdatedAt: at}
+	binding := admin.BindingRow{BindingID: "b1", Model: "demo", CreatedAt: at, UsedAt: at}
 	queued := admin.QueueRow{OriginID: "q1", Steer: true, Position: 2, CreatedAt: at}
 	route := admin.RouteRow{HostID: "h", ProviderID: "p", Model: "m/x", Ready: true}
 	host := admin.HostRow{HostID: "h1", Name: "study", State: "online"}
@@ -115,13 +115,20 @@ func TestTurnRow_SaysWhatBecameOfTheTurn(t *testing.T) {
 
 func TestBindingRow_TellsOpenFromSettled(t *testing.T) {
 	t.Parallel()
-	open := parse(t, admin.BindingRow{BindingID: "b", Turns: 3, Unsettled: 1, ProjectedSeq: 7}.View()).Text()
+	open := parse(t, admin.BindingRow{BindingID: "b", Turns: 3, Unsettled: 1, Cursor: 7}.View()).Text()
 	settled := parse(t, admin.BindingRow{BindingID: "b", Turns: 3}.View()).Text()
 	if !strings.Contains(open, "1 open") || !strings.Contains(open, "to 7") || strings.Contains(open, "all settled") {
 		t.Errorf("open: %q", open)
 	}
 	if !strings.Contains(settled, "all settled") || strings.Contains(settled, "open") {
 		t.Errorf("settled: %q", settled)
+	}
+	for want, row := range map[string]admin.BindingRow{
+		"open": {Unsettled: 1, Applied: true}, "unanswered": {Turns: 1}, "settled": {Turns: 1, Applied: true},
+	} {
+		if got := parse(t, row.View()).Find(".chip").Text(); got != want {
+			t.Errorf("%+v is %q, want %q", row, got, want)
+		}
 	}
 }
 
@@ -166,6 +173,94 @@ func TestMembers_SayWhoAndWhenInWords(t *testing.T) {
 	} {
 		if got := strings.Join(strings.Fields(doc.Find("[data-testid="+row+"-row] small").Text()), " "); got != want {
 			t.Errorf("%s: %q, want %q", row, got, want)
+		}
+	}
+}
+
+func TestHostRow_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name      string
+		row       admin.HostRow
+		want, not []string
+	}{
+		{
+			"in order",
+			admin.HostRow{State: "online", Inflight: 1, Max: 8, OpenRuns: 2, Routes: 3, Ready: 2, Measured: true, RoundTrip: 12 * time.Millisecond, ClockOffset: 2 * time.Second},
+			[]string{"online", "1 of 8", "2 runs open", "2 of 3 ready", "12 ms"},
+			[]string{"clock", "drain"},
+		},
+		{"a clock that is off", admin.HostRow{State: "online", Measured: true, ClockOffset: -3400 * time.Millisecond}, []string{"clock 3.4 s behind"}, nil},
+		{"a clock that nobody measured", admin.HostRow{State: "online", ClockOffset: time.Hour}, nil, []string{"clock"}},
+		{"what an old link measured is not shown", admin.HostRow{State: "lost", Measured: true, ClockOffset: time.Hour, RoundTrip: time.Second}, []string{"lost"}, []string{"clock", "1.0 s"}},
+		{"drains while it is away", admin.HostRow{State: "offline", Draining: true, LastError: "no word"}, []string{"offline", "to drain", "no word"}, nil},
+		{"revoked", admin.HostRow{State: "revoked", Draining: true, Links: 1}, []string{"revoked", "1 link since start"}, []string{"to drain"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Join(strings.Fields(parse(t, tc.row.View()).Find("tr").Text()), " ")
+			for _, word := range tc.want {
+				if !strings.Contains(text, word) {
+					t.Errorf("%q is not in %q", word, text)
+				}
+			}
+			for _, word := range tc.not {
+				if strings.Contains(text, word) {
+					t.Errorf("%q is in %q", word, text)
+				}
+			}
+		})
+	}
+}
+
+// TestHost_HasTheFormsThatFit: nothing of a host that is built in or revoked can be
+// changed, and nothing by an admin who does not manage hosts.
+func TestHost_HasTheFormsThatFit(t *testing.T) {
+	t.Parallel()
+	all := []string{admin.DoHostRename, admin.DoHostLabels, admin.DoHostRevoke}
+	for _, tc := range []struct {
+		name    string
+		manages bool
+		row     admin.HostRow
+		want    []string
+	}{
+		{"linked", true, admin.HostRow{State: "online"}, append(all, admin.DoHostDrain)},
+		{"lost: all works on a host that is dead", true, admin.HostRow{State: "lost"}, append(all, admin.DoHostDrain)},
+		{"draining", true, admin.HostRow{State: "draining", Draining: true}, append(all, admin.DoHostResume)},
+		{"built in", true, admin.HostRow{State: "online", Embedded: true}, nil},
+		{"revoked", true, admin.HostRow{State: "revoked"}, nil},
+		{"not the admin's to manage", false, admin.HostRow{State: "online"}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			doc := parse(t, admin.Host{Host: tc.row, Manages: tc.manages}.View())
+			forms := map[string]bool{}
+			doc.Find("main input[name=do]").Each(func(_ int, s *goquery.Selection) { forms[s.AttrOr("value", "")] = true })
+			if len(forms) != len(tc.want) {
+				t.Errorf("forms %v, want %v", forms, tc.want)
+			}
+			for _, do := range tc.want {
+				if !forms[do] {
+					t.Errorf("%s is missing", do)
+				}
+			}
+		})
+	}
+}
+
+// TestBinding_OffersWhatIsAllowed: a turn that runs can be ended; a thread is opened by
+// hand only when the time of its host is over (decisions §2.9).
+func TestBinding_OffersWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_795_000_000_000)
+	for want, r := range map[string]admin.Reservation{
+		admin.DoTurnEnd:     {Turn: admin.TurnRow{TurnID: "t", Status: "running"}},
+		admin.DoTurnRelease: {Turn: admin.TurnRow{TurnID: "t", Status: "cancelled", EndedAt: at}, Recovering: true, Overdue: true, RecoverBy: at},
+		"":                  {Turn: admin.TurnRow{TurnID: "t", Status: "cancelled", EndedAt: at}, Recovering: true, RecoverBy: at},
+	} {
+		doc := parse(t, admin.Binding{Reservations: []admin.Reservation{r}}.View())
+		if got := doc.Find("[data-testid=reservation] input[name=do]").AttrOr("value", ""); got != want {
+			t.Errorf("%+v offers %q, want %q", r, got, want)
 		}
 	}
 }

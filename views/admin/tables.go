@@ -11,6 +11,15 @@ import (
 type tableModel struct {
 	View, Title, About, Empty, Note string
 	Columns                         []string
+	// Short leaves the filter out, Rows is how many there are.
+	Short bool
+	Rows  int
+}
+
+// with says how many rows there are.
+func (t tableModel) with(rows int) tableModel {
+	t.Rows = rows
+	return t
 }
 
 func turnsTable(limit int) tableModel {
@@ -53,8 +62,17 @@ func hostsTable() tableModel {
 	return tableModel{
 		View: ViewHosts, Title: "Hosts",
 		About:   "Programs that hold the provider keys and run the turns.",
-		Empty:   "No host. Turns fail with no_host until one is enrolled.",
-		Columns: []string{"State", "Host", "Running", "Runs open", "Routes", "Version", "Last heard"},
+		Empty:   "No host. Turns fail with no_host until one has joined: invite one on the page Hosts.",
+		Columns: []string{"Host", "Running", "Routes", "Link", "Version and labels", "Last heard"},
+	}
+}
+
+func hostRoutesTable() tableModel {
+	return tableModel{
+		View: ViewRoutes, Title: "Its routes", Short: true,
+		About:   "Models that this host offers, by its last catalog.",
+		Empty:   "It offers no model at the moment: it is away, or no provider of it is ready.",
+		Columns: []string{"State", "Model", "Provider", "Host", "Key", "Can do"},
 	}
 }
 
@@ -97,14 +115,6 @@ func (r QueueRow) state() views.State {
 	return views.State{Tone: views.ToneQueued, Word: "waits"}
 }
 
-func (r BindingRow) reservations() string {
-	return strconv.Itoa(r.Turns)
-}
-
-func (r BindingRow) projected() string {
-	return "projected to " + strconv.FormatUint(r.ProjectedSeq, 10)
-}
-
 func (r RouteRow) state() views.State {
 	if r.Ready {
 		return views.State{Tone: views.ToneDone, Word: "ready"}
@@ -125,30 +135,4 @@ func (r RouteRow) credential() string {
 		return "–"
 	}
 	return r.Credential
-}
-
-func (r HostRow) state() views.State {
-	switch r.State {
-	case "online":
-		return views.State{Tone: views.ToneDone, Word: r.State}
-	case "draining":
-		return views.State{Tone: views.ToneQueued, Word: r.State}
-	case "lost":
-		return views.State{Tone: views.ToneFailed, Word: r.State}
-	}
-	return views.State{Tone: views.ToneStopped, Word: r.State}
-}
-
-func (r HostRow) running() string {
-	if r.Max == 0 {
-		return strconv.Itoa(r.Inflight)
-	}
-	return strconv.Itoa(r.Inflight) + " of " + strconv.Itoa(r.Max)
-}
-
-func (r HostRow) kind() string {
-	if r.Embedded {
-		return "built in"
-	}
-	return "linked"
 }

@@ -1,0 +1,54 @@
+// The line of a page of admins: it follows the views that the page names, and hands on
+// what changes in them.
+import { byId } from './dom.js';
+import { showLine } from './shell.js';
+import { Line, probe, socketURL } from './socket.js';
+
+/** @typedef {{view: string, target: string, op: string, html?: string}} Patch */
+
+const boot = JSON.parse(byId('boot').textContent ?? '{}');
+
+/** The views of this page. @type {{view: string, filter?: object}[]} */
+export const followed = boot.views ?? [];
+
+/**
+ * @param {(patch: Patch) => void} onPatch
+ * @param {() => void} onAgain the line was down, and is back
+ */
+export function openLine(onPatch, onAgain) {
+  const line = new Line({
+    url: socketURL(boot.socket),
+    probe: () => probe(boot.socket),
+    onState: (state, detail) => showLine(state, detail, boot.base),
+    onPush: (push) => {
+      if (push.type === 'admin.patch') onPatch(/** @type {any} */ (push));
+    },
+    onLive: (_welcome, again) => void follow(again),
+  });
+
+  /** @param {boolean} again */
+  async function follow(again) {
+    for (const { view, filter } of followed) {
+      try {
+        await line.request('admin.follow', { view, filter });
+      } catch {
+        return;
+      }
+    }
+    if (again) onAgain();
+  }
+
+  addEventListener('online', () => line.wake());
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) line.wake(); });
+  line.open();
+}
+
+/** The page as the server renders it now; null if it cannot be had. @returns {Promise<Document | null>} */
+export async function freshPage() {
+  try {
+    const response = await fetch(location.pathname + location.search, { cache: 'no-store', redirect: 'error' });
+    return response.ok ? new DOMParser().parseFromString(await response.text(), 'text/html') : null;
+  } catch {
+    return null;
+  }
+}
