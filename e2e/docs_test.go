@@ -58,6 +58,9 @@ func TestDocs_CommandsWork(t *testing.T) {
 			continue // TestDocs_APIExamplesWork
 		}
 		in := newInstall(t, "http://127.0.0.1:1", model{"m", "m"})
+		if filepath.Base(file) == "hosts.md" {
+			joinHost(t, in, "gpu-box")
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -75,6 +78,20 @@ func TestDocs_CommandsWork(t *testing.T) {
 	if seen < 5 {
 		t.Errorf("found %d commands only", seen)
 	}
+}
+
+// joinHost has a machine join with the command that is printed for it.
+func joinHost(t *testing.T, in *install, name string) *install {
+	t.Helper()
+	in.start()
+	defer in.stop()
+	printed := strings.Fields(in.command("", "admin", "host", "invite", "--name", name, "--public-url", in.url))
+	if len(printed) != 5 || printed[0] != "fairlead" {
+		t.Fatalf("printed %q", printed)
+	}
+	host := newInstall(t, "http://127.0.0.1:1", model{"m", "m"})
+	host.command("", printed[1:]...)
+	return host
 }
 
 func try(t *testing.T, in *install, file string, fields []string) {
