@@ -241,6 +241,33 @@ func TestControl_OfARevokedHost(t *testing.T) {
 	})
 }
 
+// TestF25_ARevokedHostIsNotHeardAnyMore, also not while it does not take that it is
+// revoked.
+func TestF25_ARevokedHostIsNotHeardAnyMore(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		h := g.dial("host_1")
+		p := &plane{}
+		c := g.registry.OpenControl("ann", p)
+		_, err := c.Attach(t.Context(), attachOf("r", 0))
+		check(t, err)
+		h.send(wire.Attached{RunID: "r"})
+		p.want(t, "attached r at 0")
+		full, cancel := context.WithTimeout(t.Context(), time.Second)
+		for seq := uint64(1); c.Command(full, commandOf("r", seq)) == nil; seq++ {
+		}
+		cancel()
+		revoked := make(chan error, 1)
+		go func() { revoked <- g.registry.Revoke(t.Context(), "host_1", "stolen") }()
+		synctest.Wait()
+		h.say("r", "t", 1, wire.EventItemDelta)
+		check(t, <-revoked)
+		h.ends.Wait()
+		p.want(t, "gone r")
+		_ = h.conn.Close(link.Ending{})
+	})
+}
+
 // TestF10_AControlPlaneAtAStuckHostHoldsUpNobody: its calls end with their contexts
 // and with the link, the chat goes on elsewhere.
 func TestF10_AControlPlaneAtAStuckHostHoldsUpNobody(t *testing.T) {

@@ -29,6 +29,7 @@ type ledger struct {
 	// lazy keeps durable callbacks until settle; stuck holds Intake up.
 	lazy  bool
 	stuck chan struct{}
+	slow  chan struct{} // holds Ack up
 	// generation is that of every prompt.
 	generation int
 	owed       []func()
@@ -202,6 +203,12 @@ func (l *ledger) Work(_ context.Context, runID string) (gateway.RunWork, error) 
 }
 
 func (l *ledger) Ack(_ context.Context, ack wire.Ack) error {
+	l.mu.Lock()
+	slow := l.slow
+	l.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.fails("Ack"); err != nil {

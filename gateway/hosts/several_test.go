@@ -231,6 +231,39 @@ func TestF25_OutputOfASupersededLinkIsRefused(t *testing.T) {
 	})
 }
 
+// TestF25_OutputBehindASlowAnswerIsRefused: the driver had both in hand when the link
+// was superseded.
+func TestF25_OutputBehindASlowAnswerIsRefused(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		older := g.dial("host_1")
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		older.take("run_1")
+		stuck, slow := make(chan struct{}), make(chan struct{})
+		g.mu.Lock()
+		g.stuck, g.slow = stuck, slow
+		g.mu.Unlock()
+		older.say("run_1", turn, 1, wire.EventTurnStarted) // the ledger is at it
+		older.send(wire.Ack{RunID: "run_1", CommandSeq: 1, CommandType: wire.TypePromptRequest, Status: wire.AckApplied})
+		older.say("run_1", turn, 2, wire.EventItemDelta)
+		close(stuck) // the answer and the delta are the next
+		synctest.Wait()
+		newer := g.call("host_1")
+		g.mu.Lock()
+		g.stuck, g.slow = nil, nil
+		g.mu.Unlock()
+		close(slow)
+		older.ended()
+		if got := g.snapshot("run_1").taken; !slices.Equal(got, []uint64{1}) {
+			t.Errorf("taken in %v", got)
+		}
+		newer.next()
+		_ = newer.conn.Close(link.Ending{})
+		newer.ends.Wait()
+	})
+}
+
 // TestRevoke_EndsTheLinkAndTheRuns: the host is told, nothing of it is taken in any
 // more, its turns end, and it is unknown until it is registered again.
 func TestRevoke_EndsTheLinkAndTheRuns(t *testing.T) {
