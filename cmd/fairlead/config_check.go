@@ -81,6 +81,30 @@ func (c *config) check() []fault {
 	return k.faults
 }
 
+// elsewhere names the settings about models that no provider of this program has.
+// They may be those of a host on another machine, or a slip of the keyboard.
+func (c *config) elsewhere() (paths []string) {
+	has := func(provider, model string) bool {
+		return slices.ContainsFunc(c.Host.Providers, func(p providerConfig) bool {
+			return (provider == "" || p.Key == provider) && p.serves(model)
+		})
+	}
+	if c.DefaultModel != "" && !has("", c.DefaultModel) {
+		paths = append(paths, "default_model")
+	}
+	for i, p := range c.Billing.Prices {
+		if !has(p.Provider, p.Model) {
+			paths = append(paths, fmt.Sprintf("billing.prices[%d]", i))
+		}
+	}
+	for i, p := range c.Placement {
+		if p.Model != "" && !has("", p.Model) {
+			paths = append(paths, fmt.Sprintf("placement[%d]", i))
+		}
+	}
+	return paths
+}
+
 func (k *checker) fault(path, problem string) {
 	k.faults = append(k.faults, fault{k.cfg.origins.of(path), path, problem})
 }
@@ -124,8 +148,8 @@ func (k *checker) labels(path string, labels []string) {
 // account checks what concerns models, orgs and operators alike.
 func (k *checker) account() {
 	c := k.cfg
-	if c.DefaultModel != "" && !slices.ContainsFunc(c.Host.Providers, func(p providerConfig) bool { return p.serves(c.DefaultModel) }) {
-		k.fault("default_model", "must be the id of a model under host.providers")
+	if c.DefaultModel != "" && !wire.ValidModelID(c.DefaultModel) {
+		k.fault("default_model", "is not a model id (RH19)")
 	}
 	k.limit("limits.org_concurrent_turns", c.Limits.OrgConcurrentTurns)
 	k.limit("limits.member_concurrent_turns", c.Limits.MemberConcurrentTurns)
@@ -146,16 +170,15 @@ func (k *checker) prices(list []priceConfig) {
 	seen := map[route]int{}
 	for i, p := range list {
 		path := fmt.Sprintf("billing.prices[%d]", i)
-		at := slices.IndexFunc(k.cfg.Host.Providers, func(c providerConfig) bool { return c.Key == p.Provider })
 		switch {
 		case p.Provider == "":
 			k.fault(path+".provider", "is missing")
-		case at < 0:
-			k.fault(path+".provider", "must be the key of a provider under host.providers")
+		case !wire.ValidRouteID(p.Provider):
+			k.fault(path+".provider", "is not the key of a provider (RH20)")
 		case p.Model == "":
 			k.fault(path+".model", "is missing")
-		case !slices.ContainsFunc(k.cfg.Host.Providers, func(c providerConfig) bool { return c.Key == p.Provider && c.serves(p.Model) }):
-			k.fault(path+".model", "must be the id of a model of that provider")
+		case !wire.ValidModelID(p.Model):
+			k.fault(path+".model", "is not a model id (RH19)")
 		}
 		if first, double := seen[route{p.Provider, p.Model}]; double {
 			k.fault(path, fmt.Sprintf("is for the provider and model of billing.prices[%d]", first))

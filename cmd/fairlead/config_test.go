@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,9 +89,9 @@ func TestWrongSettings(t *testing.T) {
 		{"no warning", "turn: {deadline_warning: 0s}\n", ":1: turn.deadline_warning: must be more than nothing"},
 		{"negative limit", "limits:\n  org_concurrent_turns: -1\n", ":2: limits.org_concurrent_turns: must be from 0 to 100000"},
 		{"limit of a slip", "limits:\n  member_concurrent_turns: 1000000\n", ":2: limits.member_concurrent_turns: must be from 0 to 100000"},
-		{"default model of nobody", "default_model: gpt\n", ":1: default_model: must be the id of a model under host.providers"},
+		{"default model of a wrong form", "default_model: /etc/gpt\n", ":1: default_model: is not a model id"},
 		{"price without a provider", "billing:\n  prices:\n    - {model: demo, input: 1, output: 1}\n", ":3: billing.prices[0].provider: is missing"},
-		{"price of a strange provider", "billing:\n  prices:\n    - {provider: sim, model: demo, input: 1, output: 1}\n", ":3: billing.prices[0].provider: must be the key of a provider"},
+		{"price of a strange provider", "billing:\n  prices:\n    - {provider: a/b, model: demo, input: 1, output: 1}\n", ":3: billing.prices[0].provider: is not the key of a provider"},
 		{"price without a model", "billing:\n  prices:\n    - {provider: demo, input: 1, output: 1}\n", ":3: billing.prices[0].model: is missing"},
 		{"RH62 drain of a host that has no end", "host: {drain: 2h}\n", ":1: host.drain: must be from 0s to 1h"},
 		{"heartbeat of nothing", "host_link: {heartbeat: 0s}\n", ":1: host_link.heartbeat: must be from 1s to 10m"},
@@ -101,7 +102,7 @@ func TestWrongSettings(t *testing.T) {
 		{"place of a strange model", "placement:\n  - {model: /etc/x, prefer: [gpu]}\n", ":2: placement[0].model: is not a model id"},
 		{"drain that has no end", "shutdown: {drain: 2h}\n", ":1: shutdown.drain: must be from 0s to 1h"},
 		{"drain before the signal", "shutdown: {drain: -1s}\n", ":1: shutdown.drain: must be from 0s to 1h"},
-		{"price of a strange model", "billing:\n  prices:\n    - {provider: demo, model: m, input: 1, output: 1}\n", ":3: billing.prices[0].model: must be the id of a model of that provider"},
+		{"price of a strange model", "billing:\n  prices:\n    - {provider: demo, model: /m, input: 1, output: 1}\n", ":3: billing.prices[0].model: is not a model id"},
 		{"SQ74 price of nothing", "billing:\n  prices:\n    - {provider: demo, model: demo, input: 1}\n", ":3: billing.prices[0].output: must be from 1 to 1000000000 credits"},
 		{"SQ74 negative price", "billing:\n  prices:\n    - {provider: demo, model: demo, input: 1, output: 1, cache_read: -1}\n", ":3: billing.prices[0].cache_read: must be from 0 to"},
 		{"fraction of a price", "billing:\n  prices:\n    - {provider: demo, model: demo, input: 0.5, output: 1}\n", ":3: billing.prices[0].input: must be a whole number"},
@@ -381,4 +382,26 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		}
 	}
 	check("providers.md", inner)
+}
+
+// TestModelsOfHostsElsewhereMayBeNamed: hosts come when the gateway runs already.
+func TestModelsOfHostsElsewhereMayBeNamed(t *testing.T) {
+	t.Parallel()
+	cfg := mustRead(t, `
+default_model: gpt
+billing:
+  prices:
+    - {provider: demo, model: demo, input: 1, output: 1}
+    - {provider: far, model: demo, input: 1, output: 1}
+placement:
+  - {prefer: [gpu]}
+  - {model: gpt, prefer: [gpu]}
+`, nil)
+	want := []string{"default_model", "billing.prices[1]", "placement[1]"}
+	if got := cfg.elsewhere(); !slices.Equal(got, want) {
+		t.Errorf("named elsewhere: %v, want %v", got, want)
+	}
+	if got := mustRead(t, "default_model: demo\n", nil).elsewhere(); got != nil {
+		t.Errorf("named elsewhere: %v", got)
+	}
 }

@@ -56,8 +56,8 @@ func readToken(r io.Reader) (string, error) {
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read the token from standard input: %w", err)
-	case token == "" || len(raw) > maxTokenInput:
-		return "", &usageError{"the token on standard input must be the one line that the invitation gave"}
+	case token == "" || len(raw) > maxTokenInput || strings.ContainsAny(token, " \t\r\n"):
+		return "", &usageError{"standard input must be the token of the invitation alone, one word"}
 	}
 	return token, nil
 }

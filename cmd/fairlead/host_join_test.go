@@ -218,7 +218,8 @@ func TestHostJoinArguments(t *testing.T) {
 		text        string
 	}{
 		{"no token", "", []string{"https://a.example"}, exitUsage, "<token>"},
-		{"empty token on standard input", "\n", []string{"https://a.example", "-"}, exitUsage, "the one line"},
+		{"empty token on standard input", "\n", []string{"https://a.example", "-"}, exitUsage, "alone, one word"},
+		{"a command on standard input", "fairlead host join https://a.example fh_x\n", []string{"https://a.example", "-"}, exitUsage, "alone, one word"},
 		{"http to another machine", "", []string{"http://a.example", "t"}, exitUsage, "everybody on the way can read"},
 		{"no address", "", []string{"a.example", "t"}, exitUsage, "such as https://chat.example.com"},
 		{"another scheme", "", []string{"ftp://a.example", "t"}, exitUsage, "must begin with https://"},

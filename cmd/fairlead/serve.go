@@ -33,6 +33,9 @@ func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err er
 	if err := makeDataDir(cfg.DataDir); err != nil {
 		return err
 	}
+	if paths := cfg.elsewhere(); len(paths) > 0 {
+		log.WarnContext(ctx, "settings name models that only hosts on other machines can have", "settings", paths)
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", cfg.Listen, err)
