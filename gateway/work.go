@@ -45,10 +45,10 @@ type Ledger interface {
 	Intake(ctx context.Context, runID string, batch []wire.Envelope, durable func(cursor uint64)) error
 	// Waiting tells why a pending turn of the run is not running yet
 	// (turn.state.reason: host_offline, host_draining, host_outdated, no_room,
-	// route_cooling); "" clears it. It is also called with host_offline for every open run when its host's link
-	// ends, and with "" when the run is attached again: a turn whose host stays
-	// away for too long is timed out (SQ37). With host_offline, retryAt is when
-	// the host was last heard, if that is known.
+	// route_cooling); "" clears it. It is also called with host_offline for every
+	// open run when its host's link ends, and with "" when the run is attached
+	// again: a turn whose host stays away for too long is timed out (SQ37). With
+	// host_offline, retryAt is when the host was last heard, if that is known.
 	Waiting(ctx context.Context, runID, reason string, retryAt time.Time)
 	// Poll gives the steer that is to be offered to the running turn of a run now,
 	// and reserves it: asking again, also at the same moment, gives the same one
@@ -132,6 +132,8 @@ type Placement struct {
 	// HostID is the host of the thread's newest conversation, "" if there is none. The
 	// thread stays there while that host can serve it.
 	HostID string
+	// Running tells that a turn of the thread runs there: nothing moves it.
+	Running bool
 	// Generation is the generation of settings that the host must understand (AD78).
 	Generation int
 }
@@ -143,6 +145,7 @@ type Routes interface {
 	// Resolve gives the first ready route that offers the name, or the default
 	// for "". Errors: model_unknown; route_unavailable if none of them is ready;
 	// no_host if no host is configured. A route whose host is offline for the
-	// moment still resolves: its turn waits. at decides between hosts.
+	// moment still resolves: its turn waits; one whose own host may be back in a moment,
+	// with nobody knowing what it offers, is host_offline. at decides between hosts.
 	Resolve(ctx context.Context, actor Actor, model string, at Placement) (Route, error)
 }

@@ -85,7 +85,7 @@ func (s *Service) warn(ctx context.Context, t gateway.TurnRow) (warned bool, err
 // takesSteers tells whether the host of a turn is known to take steers. One that
 // is away is asked about again by the next sweep.
 func (s *Service) takesSteers(ctx context.Context, t gateway.TurnRow) bool {
-	route, err := s.routes.Resolve(ctx, gateway.Actor{AccountID: t.AccountID, OrgID: t.OrgID}, t.Model, gateway.Placement{HostID: t.HostID})
+	route, err := s.routes.Resolve(ctx, gateway.Actor{AccountID: t.AccountID, OrgID: t.OrgID}, t.Model, gateway.Placement{HostID: t.HostID, Running: true})
 	return err == nil && route.HostID == t.HostID && can(route, wire.CapabilitySteer)
 }
 

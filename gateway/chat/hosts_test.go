@@ -32,7 +32,7 @@ func envelopes(turn string, texts ...string) []wire.Envelope {
 	return all
 }
 
-// at once runs several calls side by side and waits for them.
+// atOnce runs several calls side by side and waits for them.
 func atOnce(calls ...func()) {
 	var all sync.WaitGroup
 	for _, call := range calls {
@@ -247,4 +247,61 @@ func TestMC56_AThreadThatMovedBetweenHosts(t *testing.T) {
 			t.Errorf("binding %s after %s at the same host", again.RuntimeBindingID, req.RuntimeBindingID)
 		}
 	})
+}
+
+// TestPlacement_IsAskedForWithTheThreadsHost, by a send, by what waits behind a turn,
+// and by a thread that was elsewhere before.
+func TestPlacement_IsAskedForWithTheThreadsHost(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		want := func(what, hostID string) {
+			t.Helper()
+			asked := r.routes.Asked()
+			if len(asked) == 0 {
+				t.Errorf("%s: nobody asked", what)
+			}
+			for _, at := range asked {
+				if at != (gateway.Placement{HostID: hostID, Generation: 2}) {
+					t.Errorf("%s: asked with %+v", what, at)
+				}
+			}
+		}
+		threadID, turnID := r.streaming("one")
+		want("a new thread", "")
+		r.say(threadID, "two")
+		want("behind a turn", r.host.ID)
+		r.routes.Use("host-2", "alpha")
+		r.end(turnID, completed())
+		two := r.wantTurn(threadID, "two")
+		want("what waited", r.host.ID)
+		r.interrupt(threadID, two) // no host ever had it
+		r.say(threadID, "three")
+		want("after a turn that no host took", r.host.ID)
+		second := gatewaytest.NewHost("host-2")
+		r.must(second.Fetch(r.ctx, r.Service))
+		r.must(second.Answer(r.ctx, r.Service))
+		r.say(threadID, "four")
+		want("at another host", "host-2")
+	})
+}
+
+// TestSend_WaitsForAHostThatComesBack in the first moments of a gateway, rather than
+// fail or move its thread.
+func TestSend_WaitsForAHostThatComesBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	threadID, turnID := r.streaming("one")
+	r.end(turnID, completed())
+	r.routes.Fail(wire.NewError(wire.CodeHostOffline, "Not yet."))
+	reply := r.say(threadID, "two")
+	if reply.Disposition != gateway.DispositionQueued || reply.TurnID != nil {
+		t.Errorf("reply %s", asJSON(t, reply))
+	}
+	r.must(r.Sweep(r.ctx))
+	if th := r.thread(threadID); th.Waiting != 1 {
+		t.Errorf("thread %s", asJSON(t, th))
+	}
+	r.routes.Fail(nil)
+	r.must(r.Sweep(r.ctx))
+	r.wantTurn(threadID, "two")
 }

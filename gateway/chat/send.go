@@ -67,10 +67,7 @@ func (s *Service) send(ctx context.Context, actor gateway.Actor, req gateway.Sen
 	case done.first != nil:
 		return s.replay(ctx, *done.first, m)
 	case !done.settled:
-		return s.settleSend(ctx, done.reply, &candidate{
-			orgID: actor.OrgID, threadID: done.reply.ThreadID, eventID: req.ClientEventID,
-			route: m.route, routeErr: m.routeErr,
-		})
+		return s.settleSend(ctx, done.reply, m.candidate(done.reply.ThreadID))
 	case m.victim != nil:
 		s.drainSoon(done.reply.ThreadID) // its host may have had nothing of the victim
 	}
@@ -176,7 +173,19 @@ func (s *Service) pinnedModel(ctx context.Context, tx gateway.ChatTx, m *sending
 // start now, which is not known yet.
 func undispatched(err error) bool {
 	code := wire.CodeOf(err)
-	return code == wire.CodeNoHost || code == gateway.CodeRouteUnavailable
+	return code == wire.CodeNoHost || code == gateway.CodeRouteUnavailable || code == wire.CodeHostOffline
+}
+
+// candidate is the message with the route that was found for it; nil if it waits for
+// its host to come back.
+func (m *sending) candidate(threadID string) *candidate {
+	if wire.CodeOf(m.routeErr) == wire.CodeHostOffline {
+		return nil
+	}
+	return &candidate{
+		orgID: m.actor.OrgID, threadID: threadID, eventID: m.req.ClientEventID,
+		route: m.route, routeErr: m.routeErr,
+	}
 }
 
 // checkSend makes the checks of shape that the service owns, and renders the

@@ -13,6 +13,7 @@ type Routes struct {
 	mu     sync.Mutex
 	routes []gateway.Route
 	err    error
+	asked  []gateway.Placement
 }
 
 // NewRoutes makes routes that serve the given models at one host, in this order;
@@ -66,10 +67,20 @@ func (r *Routes) Models(context.Context, gateway.Actor) ([]gateway.Model, error)
 	return list, nil
 }
 
-// Resolve gives the route of a model, the first one for "".
-func (r *Routes) Resolve(_ context.Context, _ gateway.Actor, model string, _ gateway.Placement) (gateway.Route, error) {
+// Asked gives what Resolve was told of where threads are, in order, and forgets it.
+func (r *Routes) Asked() []gateway.Placement {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	asked := r.asked
+	r.asked = nil
+	return asked
+}
+
+// Resolve gives the route of a model, the first one for "".
+func (r *Routes) Resolve(_ context.Context, _ gateway.Actor, model string, at gateway.Placement) (gateway.Route, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, at)
 	switch {
 	case r.err != nil:
 		return gateway.Route{}, r.err

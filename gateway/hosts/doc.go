@@ -21,11 +21,23 @@
 //     answered prompt and a receipt. The one that it reserves is offered to the host
 //     once in an attachment, and again in the next; what the host says of it goes to
 //     the ledger after all text that came before.
-//   - Wake never blocks, and nothing in a link's reader does.
-//   - A host has at most one link; a newer one supersedes the older.
+//   - Wake never blocks, and nothing in a link's reader does. A host that takes nothing
+//     holds up its own runs alone.
+//   - A run is driven at its own host alone. Work, which marks commands as sent, is
+//     asked for only while that host is linked.
+//   - A prompt whose settings its host does not understand (AD78, FR38), or that is new
+//     to a host which drains, is not offered and does not count as sent.
+//   - A host has at most one link; a newer one supersedes the older. Before the newer
+//     one begins, and before the runs of a revoked host are ended, the drivers of the
+//     older one are gone: nothing of it is taken in afterwards (F25).
+//   - Hosts come, change and go at run time: Register, Update, Revoke. Leave sends those
+//     on other machines away for a while.
+//   - Control planes attach runs of their own on the same links (Control). Their
+//     messages never reach the ledger, and the chat's never reach them.
 //
 // Goroutines: the caller of Serve reads the link; each driven run has one driver,
-// which alone calls the ledger for its run and alone sends for it; short-lived ones
-// find the host of a woken run and report absent hosts. Serve waits for the drivers
-// of its link, Close for everything.
+// which alone calls the ledger for its run and alone sends for it; one for each link
+// tells the host whether to drain; short-lived ones find the host of a woken run,
+// report absent hosts and bury revoked ones. Serve waits for the drivers of its link,
+// Close for everything.
 package hosts

@@ -131,7 +131,7 @@ func (t *Table) place(o *offer, actor gateway.Actor, at gateway.Placement, now t
 			own, owned = e, r
 		}
 	}
-	if own.host != nil && t.stays(own.host, owned.standing, now) {
+	if own.host != nil && (at.Running || t.stays(own.host, owned.standing, now)) {
 		best, top = own, owned
 	}
 	best.host.placed.Add(1)
@@ -147,6 +147,16 @@ func (t *Table) stays(h *host, s standing, now time.Time) bool {
 		return !h.Draining && now.Sub(h.left) < t.stayFor
 	}
 	return false
+}
+
+// returnPatience is how long after its registration, which is the start of the
+// gateway for most, a host is expected to link and to tell its catalog.
+const returnPatience = 30 * time.Second
+
+// comes tells whether a host may be back in a moment, with nobody knowing yet what it
+// offers.
+func (h *host) comes(now time.Time) bool {
+	return !h.heard && !h.Draining && now.Sub(h.known) < returnPatience
 }
 
 // room is how many turns the host may take; those that were sent its way since it

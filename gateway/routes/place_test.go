@@ -116,6 +116,10 @@ func TestPlacement_ADrainingHostGetsWhatNobodyElseOffers(t *testing.T) {
 	y.label("host_1", true)
 	y.want("", "host_2")
 	y.want("host_1", "host_2")
+	running := gateway.Placement{HostID: "host_1", Running: true}
+	if r, err := y.Resolve(t.Context(), actor, "m", running); err != nil || r.HostID != "host_1" {
+		t.Errorf("the host of a running turn: %+v, %v", r, err)
+	}
 	y.HostOffline("host_2")
 	y.want("", "host_1")
 	models, err := y.Models(t.Context(), actor)
@@ -183,4 +187,22 @@ func TestPlacement_Rules(t *testing.T) {
 	if err != nil || strings.Join(seen, " ") != "host_1 host_2 host_3" {
 		t.Errorf("admins see %q, %v", seen, err)
 	}
+}
+
+// TestPlacement_AThreadWaitsForItsHostAfterAStart, whose catalog nobody knows yet.
+func TestPlacement_AThreadWaitsForItsHostAfterAStart(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	y.label("host_2", false)
+	y.want("", "host_1")
+	y.want("host_2", string(wire.CodeHostOffline))
+	y.label("host_2", true)
+	y.want("host_2", "host_1")
+	y.label("host_2", false)
+	y.clock = noon.Add(30 * time.Second)
+	y.want("host_2", "host_1")
+	y.clock = noon
+	y.HostCatalog("host_2", wire.CatalogMessage{Routes: []wire.Route{route("a", "m")}})
+	y.HostOnline("host_2", nil, []int{1, 2})
+	y.want("host_2", "host_2")
 }

@@ -66,6 +66,7 @@ type Table struct {
 
 type host struct {
 	gateway.HostPlace
+	known        time.Time // when it was registered
 	online       bool
 	left         time.Time // when it went offline; zero: it was never online
 	capabilities []string
@@ -112,7 +113,7 @@ func (t *Table) HostKnown(p gateway.HostPlace) {
 		h.HostPlace = p
 		return
 	}
-	t.hosts = append(t.hosts, &host{HostPlace: p})
+	t.hosts = append(t.hosts, &host{HostPlace: p, known: t.now()})
 }
 
 // HostForgotten removes a host and its routes.
@@ -269,7 +270,8 @@ func (t *Table) preset(actor gateway.Actor, now time.Time) *offer {
 // Options.StayFor while another one could serve; then the better standing wins, then
 // the labels that a rule prefers, then the most room, then the order. Errors: no_host
 // if no host is configured; model_unknown; route_unavailable if the model is offered
-// but by no ready route, or if a host has not told its catalog yet.
+// but by no ready route, or if a host has not told its catalog yet; host_offline if
+// that is the thread's own, for the first half minute.
 func (t *Table) Resolve(_ context.Context, actor gateway.Actor, model string, at gateway.Placement) (gateway.Route, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -277,6 +279,9 @@ func (t *Table) Resolve(_ context.Context, actor gateway.Actor, model string, at
 		return gateway.Route{}, wire.NewError(wire.CodeNoHost, "No relay host is configured.")
 	}
 	now := t.now()
+	if h := t.host(at.HostID); h != nil && h.comes(now) {
+		return gateway.Route{}, wire.NewError(wire.CodeHostOffline, "The relay host of this thread is not back yet.")
+	}
 	o := t.byName[model]
 	if model == "" {
 		o = t.preset(actor, now)
