@@ -119,9 +119,6 @@ func (k *Keys) escape(p []byte) (Key, int) {
 	if strings.HasPrefix(string(p), pasteBegin) {
 		return paste(p)
 	}
-	if strings.HasPrefix(pasteBegin, string(p)) && len(p) > 1 {
-		return Key{}, 0
-	}
 	if len(p) == 1 {
 		return Key{}, 0
 	}

@@ -138,7 +138,7 @@ func (l *Line) Run(ctx context.Context) error {
 	for {
 		err := l.once(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // Whatever a socket says then, it was asked to end.
 		}
 		pause, err := l.after(err)
 		if pause < 0 {
@@ -210,7 +210,7 @@ func (l *Line) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	l.met = true
 	conn.SetReadLimit(minReadLimit)
 	if !l.tell(ctx, Incoming{Up: true}) {

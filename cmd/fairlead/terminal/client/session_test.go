@@ -114,9 +114,14 @@ func TestF02_WhatComesTwiceIsToldOnce(t *testing.T) {
 	r := newRig(t)
 	r.opened()
 	r.delta(0, "ab")
-	r.delta(2, "cd")
-	r.delta(2, "cd")
+	r.delta(2, "c")
+	r.delta(2, "c")
+	r.delta(0, "ab")
+	r.delta(3, "d")
 	r.delta(1, "bcdé") // straddles what is known
+	if list := r.take(); len(list) != 0 {
+		t.Errorf("asked again for %v", list)
+	}
 	push := fmt.Sprintf(`{"type":"thread.events","threadId":%q,"events":[%s,%s]}`, thread,
 		r.event(2, "output.message", `,"turnId":"`+turn+`","from":0,"to":7,"content":"abcdé!"`),
 		r.event(3, "turn.completed", `,"turnId":"`+turn+`"`))
@@ -160,6 +165,13 @@ func TestResyncShowsNothingTwice(t *testing.T) {
 	r.session.Disconnected()
 	r.connect("e")
 	r.answerOpen(r.one("thread.open"), `"offset":0,"next":3,"text":"abc","resync":true`)
+	r.session.Disconnected()
+	r.connect("e")
+	s := r.one("thread.open")
+	if s.Turn.Offset != 3 {
+		t.Errorf("opened with %s", s.raw)
+	}
+	r.answerOpen(s, `"offset":3,"next":3,"text":""`)
 	r.delta(3, "de")
 	r.delta(5, "fgh")
 	if got := r.shown.String(); got != "abcdefgh" {
