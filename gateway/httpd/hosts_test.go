@@ -259,7 +259,7 @@ func TestRH45_ALinkIsOfTheHostThatSignedForIt(t *testing.T) {
 		_, err = conn.Receive(t.Context())
 	}
 	var ended *link.EndedError
-	if !errors.As(err, &ended) || ended.Code != link.CloseProtocol {
+	if !errors.As(err, &ended) || ended.Code != link.CloseForbidden {
 		t.Errorf("the link ended with %v", err)
 	}
 }

@@ -36,7 +36,7 @@ type KeepOptions struct {
 }
 
 // Keep links the host, and again whenever the link is lost, until ctx ends: it then
-// gives nil, once the gateway was told. It waits between attempts, longer from failure
+// gives nil, once the gateway was told and the link has ended. It waits between attempts, longer from failure
 // to failure and never two hosts alike, and as long as a gateway that left asked for.
 //
 // It gives an error when the host is not to come back by itself: a *RefusedError
@@ -48,11 +48,8 @@ func Keep(ctx context.Context, o KeepOptions) error {
 		k.log = slog.New(slog.DiscardHandler)
 	}
 	k.lastLinked = time.Now()
-	for ctx.Err() == nil {
+	for {
 		err := k.once(ctx)
-		if ctx.Err() != nil {
-			break
-		}
 		if k.final(err) {
 			return err
 		}
@@ -60,10 +57,10 @@ func Keep(ctx context.Context, o KeepOptions) error {
 		k.report(ctx, err, pause)
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(pause):
 		}
 	}
-	return nil
 }
 
 // keeper is owned by the goroutine of Keep; what a link tells it comes before
@@ -158,14 +155,15 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(d) + 1))
 }
 
-// report says once what goes on for long.
+// report says once what goes on for long, and nothing of an end that was asked for.
 func (k *keeper) report(ctx context.Context, err error, pause time.Duration) {
+	if ctx.Err() != nil || err == nil {
+		return
+	}
 	level := slog.LevelWarn
-	if err != nil && err.Error() == k.said {
+	if err.Error() == k.said {
 		level = slog.LevelDebug
 	}
-	if err != nil {
-		k.said = err.Error()
-	}
+	k.said = err.Error()
 	k.log.Log(ctx, level, "link: not linked", "error", err, "again", pause.Round(time.Millisecond))
 }

@@ -271,6 +271,10 @@ func (c *cutting) keep(m wire.EventMessage, want uint64) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	// What the host journaled is not touched on its way.
+	if journal := journaled(want).Payload; !bytes.Equal(m.Envelope.Payload, journal) {
+		c.t.Errorf("event %d carries %s, journaled %s", want, m.Envelope.Payload, journal)
+	}
 	if before := c.frames[want]; before != nil && !bytes.Equal(before, frame) {
 		c.t.Errorf("event %d came as %s and again as %s", want, before, frame)
 	}

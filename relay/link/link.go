@@ -1,7 +1,7 @@
 // Package link is one session between a relay host and a gateway: hello, attach,
-// command, ack, envelope, cursor, steer, receipt, heartbeat. A host serves its end with ServeHost,
-// a gateway opens its end with Open; both run over any Conn, of which Pipe is the
-// one inside a process.
+// command, ack, envelope, cursor, steer, receipt, heartbeat. A host serves its end with
+// ServeHost, or stays linked with Keep; a gateway opens its end with Open. Both run
+// over any Conn: Pipe inside a process, Dial and Accept over a WebSocket.
 //
 // What holds on both ends:
 //   - The link keeps nothing durable. Whatever was not acknowledged is asked for
@@ -17,6 +17,14 @@
 //     the clocks are apart.
 //   - An end that closes says why (Ending); the other end learns it as EndedError.
 //   - An end returns only after all of its goroutines have ended.
+//   - A peer that takes nothing ends the link by a timeout of the write, and one that
+//     sends faster than it is read waits: nothing is gathered for either.
+//
+// What RH47 does by quarantine, blocking a host for as long as its lease may live, is
+// here in two parts. A run whose attach failed is refused by itself: no command of it
+// passes before it is attached anew, and other runs go on. That two links of a host
+// never work at once is up to the gateway, which ends the older one (4409); its host
+// does not come back by itself.
 //
 // Goroutines of a host's end: the caller of ServeHost reads; one goroutine beats,
 // one publishes room and catalog; each run that is attached or being attached has

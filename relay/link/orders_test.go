@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,59 @@ func TestGoawayAndRevoked_ReachTheHost(t *testing.T) {
 			t.Errorf("the host's end: %v", err)
 		}
 		take(t, served)
+	})
+}
+
+// lateReader is a host's end whose reader is behind its writers: a write waits for
+// the gateway to close, and the reader's third message for a write that failed.
+type lateReader struct {
+	link.Conn
+	closed, failed chan struct{}
+	reads          int
+	once           sync.Once
+}
+
+func (c *lateReader) Send(ctx context.Context, m wire.LinkMessage) error {
+	if _, hello := m.(wire.Hello); !hello {
+		<-c.closed
+	}
+	err := c.Conn.Send(ctx, m)
+	if err != nil {
+		c.once.Do(func() { close(c.failed) })
+	}
+	return err
+}
+
+func (c *lateReader) Receive(ctx context.Context) (wire.LinkMessage, error) {
+	if c.reads++; c.reads == 3 {
+		<-c.failed
+		synctest.Wait()
+	}
+	return c.Conn.Receive(ctx)
+}
+
+// What the gateway said before it closed counts, even if a write failed meanwhile.
+func TestLastWords_AreTakenBeforeTheLinkEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hostConn, gatewayConn := link.Pipe()
+		late := &lateReader{Conn: hostConn, closed: make(chan struct{}), failed: make(chan struct{})}
+		go func() {
+			defer close(late.closed)
+			_, _ = gatewayConn.Receive(t.Context())
+			for _, m := range []wire.LinkMessage{
+				wire.Welcome{Protocol: wire.HostProtocol, HeartbeatMs: 1000}, attachOf("run_1", 0), wire.Revoked{Reason: "gone"},
+			} {
+				if err := gatewayConn.Send(t.Context(), m); err != nil {
+					t.Error(err)
+				}
+			}
+			_ = gatewayConn.Close(link.Ending{Code: link.CloseForbidden})
+		}()
+		var revoked *link.RevokedError
+		if err := link.ServeHost(t.Context(), late, newScriptedHost(), link.HostOptions{}); !errors.As(err, &revoked) {
+			t.Errorf("ended with %v", err)
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -206,54 +207,68 @@ func TestF10_NothingIsGatheredForAHostThatReadsNothing(t *testing.T) {
 
 func TestSocket_CloseIsBoundedWhileAWriteWaits(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, link.SocketOptions{})
-	stranger(t, s) // it never reads
-	conn := take(t, s.conns)
-	m := wire.CommandMessage{RunID: "run_1", Seq: 1, Command: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)}
-	ended := make(chan error, 1)
-	progress := make(chan struct{})
-	go func() {
-		defer close(progress)
-		for {
-			if err := conn.Send(t.Context(), m); err != nil {
-				ended <- err
-				return
-			}
-			progress <- struct{}{}
+	synctest.Test(t, func(t *testing.T) {
+		_, gateway, between := newMemnet(t).connect()
+		between.clog()
+		ended := make(chan error, 1)
+		go func() { ended <- gateway.Send(t.Context(), largeCommand()) }()
+		synctest.Wait()
+		start := time.Now()
+		_ = gateway.Close(link.Ending{Code: link.CloseRestart})
+		if err := <-ended; !errors.Is(err, link.ErrClosed) {
+			t.Errorf("the write ends with %v", err)
 		}
-	}()
-	for moves := true; moves; {
-		select {
-		case <-progress:
-		case <-time.After(300 * time.Millisecond):
-			moves = false
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("closing took %s", took)
 		}
-	}
-	start := time.Now()
-	_ = conn.Close(link.Ending{Code: link.CloseRestart})
-	if err := take(t, ended); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("the write ends with %v", err)
-	}
-	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("closing took %s", took)
-	}
+	})
 }
 
-func TestSend_EndsWithItsContext(t *testing.T) {
+func TestSocket_SendEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, link.SocketOptions{})
-	stranger(t, s)
-	conn := take(t, s.conns)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	m := wire.CommandMessage{RunID: "run_1", Seq: 1, Command: json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)}
-	var err error
-	for err == nil {
-		err = conn.Send(ctx, m)
+	synctest.Test(t, func(t *testing.T) {
+		_, gateway, between := newMemnet(t).connect()
+		between.clog()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := gateway.Send(ctx, largeCommand()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ended with %v", err)
+		}
+		if took := time.Since(start); took > 4*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func largeCommand() wire.CommandMessage {
+	return wire.CommandMessage{RunID: "run_1", Seq: 1, Command: json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)}
+}
+
+// A write that fails because the other end closed says how that closed, once the
+// reader has come to it.
+func TestSocket_AWriteLearnsHowTheOtherEndClosed(t *testing.T) {
+	t.Parallel()
+	host, gateway := overWebSocket(t)
+	if err := gateway.Send(t.Context(), wire.CatalogRequest{Challenge: wire.NewChallenge()}); err != nil {
+		t.Fatal(err)
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("ended with %v", err)
+	_ = gateway.Close(link.Ending{Code: link.CloseSuperseded})
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			if err := host.Send(t.Context(), wire.Room{}); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	<-time.After(200 * time.Millisecond) // the write fails before the reader goes on
+	if _, err := host.Receive(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	checkEnding(t, take(t, failed), link.Ending{Code: link.CloseSuperseded})
+	_ = host.Close(link.Ending{})
 }
 
 func TestAccept_RefusesWhatIsNoLink(t *testing.T) {
