@@ -53,6 +53,8 @@ const TABLE = {
 /** Why a turn has not started yet (turn.state.reason). @type {Record<string, string>} */
 const REASONS = {
   host_offline: 'waiting for the host to come back',
+  host_draining: 'the host takes no new messages now',
+  host_outdated: 'waiting for the host to be updated',
   no_room: 'waiting for a free place on the host',
   route_cooling: 'the provider asked for a pause',
   org_queue: 'waiting for a free place in your organisation',
