@@ -120,6 +120,9 @@ func TestPlacement_ADrainingHostGetsWhatNobodyElseOffers(t *testing.T) {
 	if r, err := y.Resolve(t.Context(), actor, "m", running); err != nil || r.HostID != "host_1" {
 		t.Errorf("the host of a running turn: %+v, %v", r, err)
 	}
+	y.HostOffline("host_1") // it drained, and left
+	y.want("host_1", "host_2")
+	y.HostOnline("host_1", nil, []int{1, 2})
 	y.HostOffline("host_2")
 	y.want("", "host_1")
 	models, err := y.Models(t.Context(), actor)
