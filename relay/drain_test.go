@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,24 @@ func TestRH62_SettledWaitsForTheEndAndItsAcknowledgement(t *testing.T) {
 	waits("its start is acknowledged")
 	must(t, a.Acknowledge(ctx, 2))
 	must(t, <-done)
+}
+
+// TestRH49_TheHelloNamesWhatIsNotAcknowledged also by a process that comes after.
+func TestRH49_TheHelloNamesWhatIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := attach(t, r, 0)
+	applied(t, a, 1, relaytest.Prompt(1, 1))
+	equal(t, "while the turn runs", len(r.host.Hello().Owing), 0)
+	thread, turn := r.started(0)
+	r.runtime.End(thread, turn, relay.NativeCompleted)
+	next(t, a, 2)
+	equal(t, "after its end", fmt.Sprint(r.host.Hello().Owing), "[{"+relaytest.Run+" 2}]")
+	a.Close()
+	r.reopen()
+	equal(t, "after a restart", fmt.Sprint(r.host.Hello().Owing), "[{"+relaytest.Run+" 2}]")
+	attach(t, r, 2)
+	equal(t, "after an attach with its cursor", len(r.host.Hello().Owing), 0)
 }
 
 // TestRH62_SettledWaitsForAPromptThatWasLetIn lets the host drain while a prompt is

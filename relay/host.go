@@ -210,7 +210,26 @@ func (h *Host) Hello() wire.Hello {
 		},
 		ConfigGenerations: []int{1, 2},
 		ClockMs:           h.cfg.Now().UnixMilli(),
+		Owing:             h.unacknowledged(),
 	}
+}
+
+// unacknowledged is the runs of loaded scopes whose integrity envelopes wait for their
+// cursor; a scope that has one is loaded.
+func (h *Host) unacknowledged() (runs []wire.Owing) {
+	h.mu.Lock()
+	scopes := slices.Collect(maps.Values(h.scopes))
+	h.mu.Unlock()
+	for _, s := range scopes {
+		s.mu.Lock()
+		for runID, seq := range s.integrity {
+			if len(runs) < wire.MaxOwing {
+				runs = append(runs, wire.Owing{RunID: runID, Seq: seq})
+			}
+		}
+		s.mu.Unlock()
+	}
+	return runs
 }
 
 // Room says how many provider requests run and how many may.

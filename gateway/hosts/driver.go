@@ -48,6 +48,8 @@ type driver struct {
 	durable  uint64 // highest cursor that the ledger named
 	confirm  uint64 // cursor that the host was told
 	terminal uint64 // Seq of a turn's end that is not durable yet, 0 for none
+	// owed is what the host must be told to be durable before an idle run rests.
+	owed uint64
 
 	steering steering
 
@@ -145,6 +147,8 @@ func (d *driver) advance(ctx context.Context) time.Duration {
 		d.work, d.stale = work, false
 	}
 	switch {
+	case d.work.Idle && d.owes():
+		return d.repay(ctx)
 	case d.work.Idle:
 		if pause := d.steer(ctx); len(d.steering.receipts) > 0 {
 			return pause
@@ -168,6 +172,20 @@ func (d *driver) unless(notBefore time.Time, do func() time.Duration) time.Durat
 		return wait
 	}
 	return do()
+}
+
+// owes tells whether the host holds something of an idle run that an earlier link did
+// not live to acknowledge. A run that the ledger does not know is a control plane's.
+func (d *driver) owes() bool {
+	return d.owed > 0 && d.work.Attach.RunID != "" && (d.stage != attached || d.confirm < d.owed)
+}
+
+// repay attaches an idle run for its cursor, and for what comes above it.
+func (d *driver) repay(ctx context.Context) time.Duration {
+	if d.stage != detached {
+		return asleep
+	}
+	return d.unless(d.attachAt, func() time.Duration { return d.attach(ctx) })
 }
 
 // rest detaches an idle run once the host has nothing of it to send again.
@@ -212,6 +230,7 @@ func (d *driver) refused(ctx context.Context, cause *wire.ErrorBody) {
 		d.attachAt = d.later(&d.attachPause, cause)
 		return
 	}
+	d.owed = 0
 	d.s.reg.log.Warn("hosts: a run was refused", "run", d.runID, "host", d.s.host.ID, "code", cause.Code)
 	if err := d.s.reg.ledger.Refused(ctx, d.runID, cause); err != nil && ctx.Err() == nil {
 		d.s.reg.log.Error("hosts: a refusal was not recorded", "run", d.runID, "error", err)

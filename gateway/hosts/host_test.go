@@ -31,6 +31,8 @@ type relayHost struct {
 	// took says what becomes of a steer at once; nil or false leaves it to the test.
 	took func(wire.Steer) (wire.Receipt, bool)
 	old  bool // it takes no steers
+	// tellsOwing has it name what is not acknowledged.
+	tellsOwing bool
 	// drain is why it drains, "" if it does not; asked what its gateway wished.
 	drain string
 	asked []bool
@@ -62,6 +64,13 @@ func (h *relayHost) Hello() wire.Hello {
 		HostID: h.id, Name: "Host " + h.id, Version: "1.0.0", Protocols: []string{wire.HostProtocol},
 		Capabilities:      []string{wire.CapabilityOutcome, wire.CapabilityReasoning},
 		ConfigGenerations: h.generations,
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.scopes {
+		if n := len(s.journal); n > 0 && h.tellsOwing {
+			hello.Owing = append(hello.Owing, wire.Owing{RunID: s.run, Seq: s.journal[n-1].Seq})
+		}
 	}
 	if !h.old {
 		hello.Capabilities = append(hello.Capabilities, wire.CapabilitySteer)

@@ -41,6 +41,9 @@ type session struct {
 	draining bool // the host drains by its own wish
 	begun    bool // the runs that were open when the host linked are driven
 	runs     map[string]*driver
+	// owing is up to where the host still wants acknowledged what it sent of runs on
+	// earlier links; their next drivers see to it.
+	owing map[string]uint64
 	// controls are the runs of control planes; see Control.
 	controls map[string]*controlRun
 	room     room
@@ -53,7 +56,7 @@ func newSession(ctx context.Context, r *Registry, h *host, cancel context.Cancel
 		reg: r, host: h, link: opened, cancel: cancel, since: r.now(),
 		challenge: wire.NewChallenge(), steers: slices.Contains(opened.Capabilities(), wire.CapabilitySteer),
 		turned: make(chan struct{}, 1), ended: make(chan struct{}),
-		runs: map[string]*driver{}, controls: map[string]*controlRun{},
+		runs: map[string]*driver{}, owing: map[string]uint64{}, controls: map[string]*controlRun{},
 	}
 	s.work, s.halt = context.WithCancel(ctx)
 	return s
@@ -102,6 +105,10 @@ func (s *session) begin(ctx context.Context) {
 		if err == nil {
 			s.reg.mu.Lock()
 			defer s.reg.mu.Unlock()
+			for _, o := range s.link.Hello().Owing {
+				s.owing[o.RunID] = o.Seq
+				runs = append(runs, o.RunID)
+			}
 			for _, runID := range runs {
 				s.drive(runID, true)
 			}
@@ -169,6 +176,8 @@ func (s *session) drive(runID string, resumed bool) {
 		return
 	}
 	d := newDriver(s, runID, resumed || !s.begun)
+	d.owed = s.owing[runID]
+	delete(s.owing, runID)
 	s.runs[runID] = d
 	s.tasks.Go(func() { d.run(s.work) })
 }

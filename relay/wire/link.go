@@ -21,6 +21,15 @@ type (
 		// understands (AD78, FR38); none means only the first.
 		ConfigGenerations []int `json:"configGenerations,omitempty" validate:"max=16,dive,min=1"`
 		ClockMs           int64 `json:"clockMs"`
+		// Owing are runs of which the host holds integrity envelopes that nobody has
+		// acknowledged, MaxOwing at most. The gateway may have them all: then only an
+		// attach with its cursor tells the host so.
+		Owing []Owing `json:"owing,omitempty" validate:"max=1000,dive"`
+	}
+	// Owing names the last integrity envelope of a run that is not acknowledged.
+	Owing struct {
+		RunID string `json:"runId" validate:"required,relayid"`
+		Seq   uint64 `json:"seq" validate:"required,max=9007199254740991"`
 	}
 	// Attached answers Attach: RuntimeCursor is the highest sequence number that
 	// the host knows to be acknowledged for the run.
@@ -140,6 +149,9 @@ type (
 		RetryAfterMs int64  `json:"retryAfterMs" validate:"min=0"`
 	}
 )
+
+// MaxOwing is how many runs a Hello names.
+const MaxOwing = 1000
 
 // Statuses of an Ack. A chat command is never merely accepted (RH53).
 const (

@@ -1,0 +1,85 @@
+package hosts_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/fairlead/fairlead/relay/wire"
+)
+
+// TestRH49_ACursorThatWasLostIsToldAgain loses the cursor of a turn's end with its
+// link, or with the gateway: the run is idle, and still the host is told, so that it
+// does not keep the end for ever. What comes above the cursor is taken in as well.
+func TestRH49_ACursorThatWasLostIsToldAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		above int
+	}{{"all is durable", 0}, {"something is not", 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, g *rig) {
+				g.host.tellsOwing = true
+				l := g.connect(g.host)
+				g.prompt("run_1")
+				g.wake("run_1")
+				synctest.Wait()
+				checkIdle(t, g, "run_1")
+				l.cut()
+
+				g.host.forgetCursor("run_1", c.above)
+				l = g.connect(g.host)
+				synctest.Wait()
+				checkIdle(t, g, "run_1")
+				if attached := g.host.attaches("run_1"); attached != 2 {
+					t.Errorf("the run was attached %d times", attached)
+				}
+				l.cut()
+			})
+		})
+	}
+}
+
+// TestOwing_OfARunThatIsNotKnownIsLeftAlone is about a run of a control plane.
+func TestOwing_OfARunThatIsNotKnownIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.tellsOwing = true
+		g.host.mu.Lock()
+		s := g.host.scope("run_other")
+		s.journal = append(s.journal, wire.Envelope{Seq: 1, Event: wire.EventTurnCompleted})
+		g.host.mu.Unlock()
+		l := g.connect(g.host)
+		synctest.Wait()
+		if attached := g.host.attaches("run_other"); attached != 0 {
+			t.Errorf("the run was attached %d times", attached)
+		}
+		l.cut()
+	})
+}
+
+// forgetCursor takes the host back to before its last cursor, and gives it more that
+// it has not sent yet.
+func (h *relayHost) forgetCursor(run string, more int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.scope(run)
+	s.cursor = s.seq - 1
+	s.journal = append(s.journal, wire.Envelope{
+		SchemaVersion: wire.EnvelopeSchemaVersion, Seq: s.seq, Event: wire.EventTurnCompleted, TurnID: "turn",
+		SourceEventID: "again", Payload: []byte(`{}`),
+	})
+	for range more {
+		s.emit("late", wire.EventItemDelta)
+	}
+}
+
+// attaches counts the attaches of a run.
+func (h *relayHost) attaches(run string) (n int) {
+	for _, what := range h.commands() {
+		if what == "attach "+run {
+			n++
+		}
+	}
+	return n
+}
