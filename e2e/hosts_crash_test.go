@@ -147,9 +147,13 @@ func (f *fleet) killed(c killCase, random *rand.Rand) *ask {
 	m.net.watched(nil)
 	leave()
 	<-read
+	began := time.Now()
 	f.revive(m, c.victim, random.IntN(2) == 0)
+	revived := time.Since(began)
 	f.must(f.send(ctx, a))
+	sent := time.Since(began)
 	f.must(f.read(ctx, a))
+	f.t.Logf("%s: up after %s, sent again after %s, over after %s", a.prompt, revived, sent, time.Since(began))
 	turn := a.view.turnID
 	checkTurn(f.t, a.view, a.message)
 	a.view.turnID = turn

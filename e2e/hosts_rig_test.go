@@ -201,16 +201,23 @@ func newAsk(prompt string) *ask {
 	return &ask{view: &view{threadID: newID()}, message: newID(), prompt: prompt}
 }
 
-// send sends until the gateway has answered.
+// send sends until the gateway has answered, and again while it says that this may
+// help: after a start it does not know yet what its hosts serve.
 func (f *fleet) send(ctx context.Context, a *ask) error {
 	for {
+		var reply frame
 		c, err := dial(ctx, f.url, f.token)
 		if err == nil {
-			_, err = c.send(ctx, "", a.threadID, a.message, a.prompt, "counter")
+			reply, err = c.send(ctx, "", a.threadID, a.message, a.prompt, "counter")
 			c.close()
 		}
-		if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
+		again := strings.Contains(reply.raw, `"retryable":true`)
+		if err == nil || errors.Is(err, errRefused) && !again || ctx.Err() != nil {
 			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
 		}
 	}
 }
@@ -256,13 +263,23 @@ func (f *fleet) completed(a *ask, numbers int) error {
 	return nil
 }
 
+// stops ends a program that owes nothing any more, which takes no time.
+func (f *fleet) stops(in *install) {
+	f.t.Helper()
+	began := time.Now()
+	in.stop()
+	if took := time.Since(began); took > 15*time.Second {
+		f.t.Errorf("a program without turns ended only after %s:\n%s", took, f.logs())
+	}
+}
+
 // checkLogs ends everybody and runs the checker over all data folders.
 func (f *fleet) checkLogs() {
 	f.t.Helper()
 	for _, m := range f.hosts {
-		m.stop()
+		f.stops(m.install)
 	}
-	f.gw.stop()
+	f.stops(f.gw)
 	args := []string{"run", "./checklogs", filepath.Join(f.gw.dir, "data")}
 	if f.gw.database != "" {
 		args = append(args, f.gw.database)
