@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fairlead/fairlead/gateway/hosts"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -82,4 +83,25 @@ func (h *relayHost) attaches(run string) (n int) {
 		}
 	}
 	return n
+}
+
+// TestSQ41_OwingOpensNoRunOfAnotherHost: a host that names one is told nothing of it,
+// and its prompt does not count as sent.
+func TestSQ41_OwingOpensNoRunOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.host.tellsOwing = true
+		g.host.mu.Lock()
+		s := g.host.scope("run_2")
+		s.journal = append(s.journal, wire.Envelope{Seq: 1, Event: wire.EventTurnCompleted})
+		g.host.mu.Unlock()
+		g.registry.Register(hosts.Host{ID: "host_2", TargetRef: "target_2"})
+		g.at("run_2", "host_2")
+		g.prompt("run_2")
+		l := g.connect(g.host)
+		if c := g.command("run_2", 1); c.state != "pending" || len(g.host.commands()) != 0 {
+			t.Errorf("the command is %s, the host was told %q", c.state, g.host.commands())
+		}
+		l.cut()
+	})
 }

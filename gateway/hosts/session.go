@@ -101,14 +101,11 @@ func (s *session) begin(ctx context.Context) {
 	}
 	var pause backoff
 	for {
-		runs, err := s.reg.ledger.OpenRuns(ctx, s.host.ID)
+		runs, owing, err := s.open(ctx)
 		if err == nil {
 			s.reg.mu.Lock()
 			defer s.reg.mu.Unlock()
-			for _, o := range s.link.Hello().Owing {
-				s.owing[o.RunID] = o.Seq
-				runs = append(runs, o.RunID)
-			}
+			s.owing = owing
 			for _, runID := range runs {
 				s.drive(runID, true)
 			}
@@ -123,6 +120,31 @@ func (s *session) begin(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// open gives the runs that are driven from the start of the link, and what the host
+// says that it owes of them. A run that it names is driven only if it is its own: the
+// name alone gives no right to it (SQ41).
+func (s *session) open(ctx context.Context) (runs []string, owing map[string]uint64, err error) {
+	if runs, err = s.reg.ledger.OpenRuns(ctx, s.host.ID); err != nil {
+		return nil, nil, err
+	}
+	owing = map[string]uint64{}
+	for _, o := range s.link.Hello().Owing {
+		hostID, _, err := s.reg.ledger.HostOf(ctx, o.RunID)
+		switch {
+		case wire.CodeOf(err) == wire.CodeNotFound:
+			continue // a control plane's
+		case err != nil:
+			return nil, nil, err
+		case hostID != s.host.ID:
+			s.reg.log.Warn("hosts: a host names a run of another one", "host", s.host.ID, "run", o.RunID)
+			continue
+		}
+		owing[o.RunID] = o.Seq
+		runs = append(runs, o.RunID)
+	}
+	return runs, owing, nil
 }
 
 // finish waits for the drivers, hands the host back as away and tells why the link
