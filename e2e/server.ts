@@ -6,7 +6,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-const BINARY = process.env.E2E_BINARY ?? fileURLToPath(new URL('../bin/fairlead', import.meta.url));
+export const BINARY = process.env.E2E_BINARY ?? fileURLToPath(new URL('../bin/fairlead', import.meta.url));
+
+/** Runs a command of the program, of no server's folder. */
+export async function outside(command: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(BINARY, command);
+  return stdout;
+}
 
 /** One fairlead process over one data folder; it can be killed and started again. */
 export class Server {

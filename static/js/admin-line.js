@@ -47,7 +47,11 @@ export function openLine(onPatch, onAgain) {
 export async function freshPage() {
   try {
     const response = await fetch(location.pathname + location.search, { cache: 'no-store', redirect: 'error' });
-    return response.ok ? new DOMParser().parseFromString(await response.text(), 'text/html') : null;
+    if (!response.ok) return null;
+    const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+    // A parser without script makes elements of what is for browsers without script.
+    for (const element of page.querySelectorAll('noscript')) element.remove();
+    return page;
   } catch {
     return null;
   }

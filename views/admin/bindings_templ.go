@@ -684,9 +684,9 @@ func (p Binding) facts() templ.Component {
 		}
 		if p.Binding.Account != "" {
 			var templ_7745c5c3_Var30 string
-			templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(" of " + p.Binding.Account)
+			templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs("of " + p.Binding.Account)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/admin/bindings.templ`, Line: 154, Col: 32}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/admin/bindings.templ`, Line: 154, Col: 31}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 			if templ_7745c5c3_Err != nil {

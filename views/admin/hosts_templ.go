@@ -992,9 +992,9 @@ func (p Host) facts() templ.Component {
 			}
 			if p.Host.JoinedBy != "" {
 				var templ_7745c5c3_Var44 string
-				templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(", invited by " + p.Host.JoinedBy)
+				templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs("invited by " + p.Host.JoinedBy)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/admin/hosts.templ`, Line: 222, Col: 40}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/admin/hosts.templ`, Line: 222, Col: 38}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 				if templ_7745c5c3_Err != nil {
