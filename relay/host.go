@@ -210,26 +210,33 @@ func (h *Host) Hello() wire.Hello {
 		},
 		ConfigGenerations: []int{1, 2},
 		ClockMs:           h.cfg.Now().UnixMilli(),
-		Owing:             h.unacknowledged(),
+		Owing:             h.owed(),
 	}
 }
 
-// unacknowledged is the runs of loaded scopes whose integrity envelopes wait for their
-// cursor; a scope that has one is loaded.
-func (h *Host) unacknowledged() (runs []wire.Owing) {
+// owed is the runs of loaded scopes that owe something (RH25); a scope that does is
+// loaded.
+func (h *Host) owed() (runs []wire.Owing) {
 	h.mu.Lock()
 	scopes := slices.Collect(maps.Values(h.scopes))
 	h.mu.Unlock()
 	for _, s := range scopes {
-		s.mu.Lock()
-		for runID, seq := range s.integrity {
-			if len(runs) < wire.MaxOwing {
-				runs = append(runs, wire.Owing{RunID: runID, Seq: seq})
-			}
-		}
-		s.mu.Unlock()
+		runs = append(runs, s.owed()...)
 	}
-	return runs
+	return runs[:min(len(runs), wire.MaxOwing)]
+}
+
+func (s *Scope) owed() []wire.Owing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	byRun := map[string]wire.Owing{}
+	for runID, seq := range s.integrity {
+		byRun[runID] = wire.Owing{RunID: runID, Seq: seq}
+	}
+	for _, t := range s.unsettled {
+		byRun[t.RunID] = wire.Owing{RunID: t.RunID, Seq: byRun[t.RunID].Seq, Turns: byRun[t.RunID].Turns + 1}
+	}
+	return slices.Collect(maps.Values(byRun))
 }
 
 // Room says how many provider requests run and how many may.

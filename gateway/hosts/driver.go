@@ -48,8 +48,9 @@ type driver struct {
 	durable  uint64 // highest cursor that the ledger named
 	confirm  uint64 // cursor that the host was told
 	terminal uint64 // Seq of a turn's end that is not durable yet, 0 for none
-	// owed is what the host must be told to be durable before an idle run rests.
-	owed uint64
+	// owed is what an idle run waits for before it rests: a cursor that the host must be
+	// told, and ends of turns that it has not settled.
+	owed wire.Owing
 
 	steering steering
 
@@ -177,7 +178,10 @@ func (d *driver) unless(notBefore time.Time, do func() time.Duration) time.Durat
 // owes tells whether the host holds something of an idle run that an earlier link did
 // not live to acknowledge. A run that the ledger does not know is a control plane's.
 func (d *driver) owes() bool {
-	return d.owed > 0 && d.work.Attach.RunID != "" && (d.stage != attached || d.confirm < d.owed)
+	if d.owed.RunID == "" || d.work.Attach.RunID == "" {
+		return false
+	}
+	return d.stage != attached || d.confirm < d.owed.Seq || d.owed.Turns > 0
 }
 
 // repay attaches an idle run for its cursor, and for what comes above it.
@@ -230,7 +234,7 @@ func (d *driver) refused(ctx context.Context, cause *wire.ErrorBody) {
 		d.attachAt = d.later(&d.attachPause, cause)
 		return
 	}
-	d.owed = 0
+	d.owed = wire.Owing{}
 	d.s.reg.log.Warn("hosts: a run was refused", "run", d.runID, "host", d.s.host.ID, "code", cause.Code)
 	if err := d.s.reg.ledger.Refused(ctx, d.runID, cause); err != nil && ctx.Err() == nil {
 		d.s.reg.log.Error("hosts: a refusal was not recorded", "run", d.runID, "error", err)
@@ -310,6 +314,7 @@ func (d *driver) intake(ctx context.Context, events []wire.Envelope) {
 		d.seen = max(d.seen, e.Seq)
 		if e.Event == wire.EventTurnCompleted {
 			d.terminal = max(d.terminal, e.Seq)
+			d.owed.Turns--
 		}
 	}
 }

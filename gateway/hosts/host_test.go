@@ -50,9 +50,11 @@ type scope struct {
 	seq     uint64
 	cursor  uint64
 	open    int
-	changed chan struct{}
-	offered []wire.Steer
-	settled map[string]*settled
+	// unsettled is how many turns the host says to be so.
+	unsettled int
+	changed   chan struct{}
+	offered   []wire.Steer
+	settled   map[string]*settled
 }
 
 func newRelayHost(id string) *relayHost {
@@ -70,6 +72,8 @@ func (h *relayHost) Hello() wire.Hello {
 	for _, s := range h.scopes {
 		if n := len(s.journal); n > 0 && h.tellsOwing {
 			hello.Owing = append(hello.Owing, wire.Owing{RunID: s.run, Seq: s.journal[n-1].Seq})
+		} else if s.unsettled > 0 {
+			hello.Owing = append(hello.Owing, wire.Owing{RunID: s.run, Turns: s.unsettled})
 		}
 	}
 	if !h.old {

@@ -105,3 +105,35 @@ func TestSQ41_OwingOpensNoRunOfAnotherHost(t *testing.T) {
 		l.cut()
 	})
 }
+
+// TestRH42_AnEndThatComesOnceMoreIsWaitedFor is about a host that was killed between
+// the handing off of a turn's end and its own note of that: it sends the end again
+// under another number, once the run is attached.
+func TestRH42_AnEndThatComesOnceMoreIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		l := g.connect(g.host)
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		synctest.Wait()
+		checkIdle(t, g, "run_1")
+		l.cut()
+
+		g.host.mu.Lock()
+		s := g.host.scope("run_1")
+		s.unsettled = 1
+		g.host.mu.Unlock()
+		l = g.connect(g.host)
+		synctest.Wait()
+		if _, attachments := g.host.pendingOf("run_1"); attachments != 1 {
+			t.Fatalf("%d attachments while an end is to come", attachments)
+		}
+		g.host.mu.Lock()
+		s.emit(turn, "filler", "filler", "filler", "filler", wire.EventTurnCompleted) // the end as it was
+		g.host.mu.Unlock()
+		synctest.Wait()
+		checkTurn(t, g, "run_1", turn)
+		checkIdle(t, g, "run_1")
+		l.cut()
+	})
+}

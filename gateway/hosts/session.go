@@ -41,9 +41,9 @@ type session struct {
 	draining bool // the host drains by its own wish
 	begun    bool // the runs that were open when the host linked are driven
 	runs     map[string]*driver
-	// owing is up to where the host still wants acknowledged what it sent of runs on
-	// earlier links; their next drivers see to it.
-	owing map[string]uint64
+	// owing is what the host still holds of runs from earlier links; their next drivers
+	// see to it.
+	owing map[string]wire.Owing
 	// controls are the runs of control planes; see Control.
 	controls map[string]*controlRun
 	room     room
@@ -56,7 +56,7 @@ func newSession(ctx context.Context, r *Registry, h *host, cancel context.Cancel
 		reg: r, host: h, link: opened, cancel: cancel, since: r.now(),
 		challenge: wire.NewChallenge(), steers: slices.Contains(opened.Capabilities(), wire.CapabilitySteer),
 		turned: make(chan struct{}, 1), ended: make(chan struct{}),
-		runs: map[string]*driver{}, owing: map[string]uint64{}, controls: map[string]*controlRun{},
+		runs: map[string]*driver{}, owing: map[string]wire.Owing{}, controls: map[string]*controlRun{},
 	}
 	s.work, s.halt = context.WithCancel(ctx)
 	return s
@@ -125,11 +125,11 @@ func (s *session) begin(ctx context.Context) {
 // open gives the runs that are driven from the start of the link, and what the host
 // says that it owes of them. A run that it names is driven only if it is its own: the
 // name alone gives no right to it (SQ41).
-func (s *session) open(ctx context.Context) (runs []string, owing map[string]uint64, err error) {
+func (s *session) open(ctx context.Context) (runs []string, owing map[string]wire.Owing, err error) {
 	if runs, err = s.reg.ledger.OpenRuns(ctx, s.host.ID); err != nil {
 		return nil, nil, err
 	}
-	owing = map[string]uint64{}
+	owing = map[string]wire.Owing{}
 	for _, o := range s.link.Hello().Owing {
 		hostID, _, err := s.reg.ledger.HostOf(ctx, o.RunID)
 		switch {
@@ -141,7 +141,7 @@ func (s *session) open(ctx context.Context) (runs []string, owing map[string]uin
 			s.reg.log.Warn("hosts: a host names a run of another one", "host", s.host.ID, "run", o.RunID)
 			continue
 		}
-		owing[o.RunID] = o.Seq
+		owing[o.RunID] = o
 		runs = append(runs, o.RunID)
 	}
 	return runs, owing, nil

@@ -21,15 +21,18 @@ type (
 		// understands (AD78, FR38); none means only the first.
 		ConfigGenerations []int `json:"configGenerations,omitempty" validate:"max=16,dive,min=1"`
 		ClockMs           int64 `json:"clockMs"`
-		// Owing are runs of which the host holds integrity envelopes that nobody has
-		// acknowledged, MaxOwing at most. The gateway may have them all: then only an
-		// attach with its cursor tells the host so.
+		// Owing are runs of which the host holds unsettled turns, or integrity envelopes
+		// that nobody has acknowledged, MaxOwing at most. The gateway may have it all:
+		// then only an attach with its cursor tells the host so.
 		Owing []Owing `json:"owing,omitempty" validate:"max=1000,dive"`
 	}
-	// Owing names the last integrity envelope of a run that is not acknowledged.
+	// Owing names the last integrity envelope of a run that is not acknowledged, 0 for
+	// none, and how many of its turns are unsettled: their ends come, perhaps once more,
+	// after an attach.
 	Owing struct {
 		RunID string `json:"runId" validate:"required,relayid"`
-		Seq   uint64 `json:"seq" validate:"required,max=9007199254740991"`
+		Seq   uint64 `json:"seq,omitempty" validate:"max=9007199254740991"`
+		Turns int    `json:"turns,omitempty" validate:"min=0"`
 	}
 	// Attached answers Attach: RuntimeCursor is the highest sequence number that
 	// the host knows to be acknowledged for the run.
