@@ -64,6 +64,32 @@ func TestF22_TheCheckerFindsEachKindOfDamage(t *testing.T) {
 	}
 }
 
+// TestRH48_TheCheckerHoldsHostsAgainstEachOther gives the checker a second host that
+// claims a run of the first.
+func TestRH48_TheCheckerHoldsHostsAgainstEachOther(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	in := newInstall(t, p.URL, model{"counter", "count:20"})
+	in.start()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	oneTurn(ctx, t, in, in.user("checker@example.com"), "counter")
+	in.stop()
+	data, other := filepath.Join(in.dir, "data"), filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(other, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	host := filepath.Join(other, "host", "host.db")
+	for _, table := range []string{"relay_turns", "relay_bindings", "native_events", "native_turns", "native_threads"} {
+		damage(t, host, "PRAGMA foreign_keys = 0; DELETE FROM "+table)
+	}
+	damage(t, host, `PRAGMA foreign_keys = 0; UPDATE relay_runs SET scope_key = 'another'`)
+	out, err := exec.CommandContext(ctx, "go", "run", "./checklogs", data, other).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "FAULT run that more than one host holds") || strings.Count(string(out), "FAULT") != 1 {
+		t.Errorf("the checker said: %v\n%s", err, out)
+	}
+}
+
 func damage(t *testing.T, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+path)
