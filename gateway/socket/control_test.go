@@ -525,24 +525,44 @@ func TestControl_TooManyFrames(t *testing.T) {
 	}
 }
 
-func TestControl_CursorsInARowCostOneEach(t *testing.T) {
+func TestControl_OfCursorsInARowTheNewestCounts(t *testing.T) {
 	t.Parallel()
-	r := newControlRig(t)
+	host := &busy{goOn: make(chan struct{}), told: make(chan uint64, 1000)}
+	r := newControlRig(t, func(c *socket.Config) {
+		c.OpenControl = func(_ string, e gateway.ControlEvents) socket.Control {
+			host.events = e
+			return host
+		}
+	})
 	p := r.plane("plane")
-	p.attach(0)
-	p.untilEvent("runtime.catalog")
-	for range 900 {
-		p.cursor(1)
+	p.attach(5)
+	p.cursor(1)
+	host.goOn <- struct{}{} // it is at the host now, and the worker with it
+	for i := range uint64(900) {
+		p.cursor(900 - i) // a lower one takes nothing back
 	}
-	p.pinged()
-	if len(p.skipped) > 0 {
-		t.Errorf("answered %s", p.skipped[0].raw)
+	p.write(`{"type":"detach","runId":"r","id":"x"}`)
+	p.write(`{"type":"cursor"}`)
+	p.until("an answer of the reader", func(m pushed) bool { return m.code() == wire.CodeBadRequest })
+	close(host.goOn)
+	p.until("an answer of the worker", func(m pushed) bool { return m.Re == "x" })
+	if len(host.told) != 2 || <-host.told != 1 || <-host.told != 900 {
+		t.Errorf("%d more cursors were forwarded", len(host.told))
 	}
-	p.attach(0)
-	p.pinged()
-	if got := events(p.skipped); len(got) > 0 {
-		t.Errorf("an acknowledged event comes again: %s", got[0].raw)
-	}
+}
+
+// busy is a host that takes a cursor in two steps, when the test says so.
+type busy struct {
+	early
+	goOn chan struct{}
+	told chan uint64
+}
+
+func (b *busy) Cursor(_ context.Context, _ string, cursor uint64) error {
+	<-b.goOn
+	<-b.goOn
+	b.told <- cursor
+	return nil
 }
 
 func TestControl_FramesUpTo8MiB(t *testing.T) {

@@ -39,6 +39,9 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 		HTTPClient: c.o.HTTP, Subprotocols: []string{wire.ChatRelayProtocol},
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + c.o.Token}},
 	})
+	if res != nil && res.Body != nil {
+		defer func() { _ = res.Body.Close() }() // of a connection that was upgraded it is empty
+	}
 	if err != nil {
 		if res == nil || res.StatusCode == http.StatusSwitchingProtocols {
 			return nil, fmt.Errorf("control: dial: %w", err)
@@ -51,7 +54,6 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 
 // httpError is the refusal of an upgrade.
 func httpError(res *http.Response, cause error) error {
-	defer func() { _ = res.Body.Close() }()
 	var body struct {
 		Error *wire.ErrorBody `json:"error"`
 	}
