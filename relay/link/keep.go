@@ -39,9 +39,11 @@ type KeepOptions struct {
 // gives nil, once the gateway was told and the link has ended. It waits between attempts, longer from failure
 // to failure and never two hosts alike, and as long as a gateway that left asked for.
 //
-// It gives an error when the host is not to come back by itself: a *RefusedError
-// (401, 403), an *EndedError (4401, 4403, 4409) or a *RevokedError. All else is in the
-// log and is tried again: a gateway of another version may be brought up to date.
+// It gives an error when the host is not to come back by itself: a *RefusedError (401
+// unauthorized, 403 host_revoked or forbidden), an *EndedError (4401, 4403, 4409) or a
+// *RevokedError. All else is in the log and is tried again: a gateway of another version
+// may be brought up to date, and what answers 401 or 403 without a code of the gateway's
+// is something before it.
 func Keep(ctx context.Context, o KeepOptions) error {
 	k := &keeper{KeepOptions: o, log: o.Serve.Logger}
 	if k.log == nil {
@@ -106,14 +108,15 @@ func (k *keeper) final(err error) bool {
 	var refused *RefusedError
 	var ended *EndedError
 	var revoked *RevokedError
-	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
+	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && refused.Code == wire.CodeUnauthorized {
 		k.unauthorized++
 		return k.unauthorized >= maxUnauthorized
 	}
 	k.unauthorized = 0
 	switch {
 	case errors.As(err, &refused):
-		return refused.Status == http.StatusForbidden
+		return refused.Status == http.StatusForbidden &&
+			(refused.Code == wire.CodeHostRevoked || refused.Code == wire.CodeForbidden)
 	case errors.As(err, &ended):
 		return ended.Code == CloseUnauthorized || ended.Code == CloseForbidden || ended.Code == CloseSuperseded
 	}

@@ -141,8 +141,15 @@ func TestKeep_EndsWhenTheHostMustNotComeBack(t *testing.T) {
 		before  func(*link.Session)
 		dials   int
 	}{
-		"403":     {refusal: &link.RefusedError{Status: http.StatusForbidden}, dials: 1},
-		"401":     {refusal: &link.RefusedError{Status: http.StatusUnauthorized}, dials: 3},
+		"403 revoked": {
+			refusal: &link.RefusedError{Status: http.StatusForbidden, Code: wire.CodeHostRevoked}, dials: 1,
+		},
+		"403 forbidden": {
+			refusal: &link.RefusedError{Status: http.StatusForbidden, Code: wire.CodeForbidden}, dials: 1,
+		},
+		"401": {
+			refusal: &link.RefusedError{Status: http.StatusUnauthorized, Code: wire.CodeUnauthorized}, dials: 3,
+		},
 		"4401":    {ending: link.Ending{Code: link.CloseUnauthorized}, dials: 1},
 		"4403":    {ending: link.Ending{Code: link.CloseForbidden}, dials: 1},
 		"4409":    {ending: link.Ending{Code: link.CloseSuperseded}, dials: 1},
@@ -176,8 +183,10 @@ func TestKeep_ComesBackAfterAllElse(t *testing.T) {
 		"503": func(*testing.T) (link.Conn, error) {
 			return nil, &link.RefusedError{Status: http.StatusServiceUnavailable, RetryAfter: 5 * time.Second}
 		},
-		"401, once": func(*testing.T) (link.Conn, error) { return nil, &link.RefusedError{Status: http.StatusUnauthorized} },
-		"1000":      func(t *testing.T) (link.Conn, error) { return gatewayFor(t, time.Minute, link.Ending{}, nil), nil },
+		"401, once": func(*testing.T) (link.Conn, error) {
+			return nil, &link.RefusedError{Status: http.StatusUnauthorized, Code: wire.CodeUnauthorized}
+		},
+		"1000": func(t *testing.T) (link.Conn, error) { return gatewayFor(t, time.Minute, link.Ending{}, nil), nil },
 		"1012": func(t *testing.T) (link.Conn, error) {
 			return gatewayFor(t, time.Minute, link.Ending{Code: link.CloseRestart}, nil), nil
 		},
@@ -205,6 +214,36 @@ func TestKeep_ComesBackAfterAllElse(t *testing.T) {
 				}
 				if name == "503" && at[1]-at[0] < 5*time.Second {
 					t.Errorf("again after %s", at[1]-at[0])
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestKeep_ComesBackToAGatewayBehindAProxyThatRefuses: a page of a proxy speaks for no
+// gateway, whatever its status.
+func TestKeep_ComesBackToAGatewayBehindAProxyThatRefuses(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]struct {
+		status int
+		code   wire.Code
+	}{
+		"401":                  {status: http.StatusUnauthorized},
+		"403":                  {status: http.StatusForbidden},
+		"403 of somebody else": {status: http.StatusForbidden, code: "access_denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				at, err := attempts(t, 10*time.Minute, func(n int) (link.Conn, error) {
+					if n <= 5 {
+						return nil, &link.RefusedError{Status: answer.status, Code: answer.code}
+					}
+					return gatewayFor(t, time.Hour, link.Ending{}, nil), nil
+				})
+				if err != nil || len(at) != 6 {
+					t.Errorf("after %d attempts: %v", len(at), err)
 				}
 				synctest.Wait()
 			})
