@@ -19,14 +19,14 @@ type guard struct {
 	io.ReadWriteCloser
 	timeout time.Duration
 	stuck   atomic.Bool // it was ended so
-	// When bytes last came and went, in nanoseconds of Unix time.
-	came, went atomic.Int64
+	// When bytes last came and went.
+	came, went instant
 }
 
 func (g *guard) Read(p []byte) (int, error) {
 	n, err := g.ReadWriteCloser.Read(p)
 	if n > 0 {
-		g.came.Store(time.Now().UnixNano())
+		g.came.set(time.Now())
 	}
 	return n, err
 }
@@ -44,7 +44,7 @@ func (g *guard) Write(p []byte) (written int, err error) {
 			return written, err
 		}
 		late.Reset(g.timeout)
-		g.went.Store(time.Now().UnixNano())
+		g.went.set(time.Now())
 	}
 	return written, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/relay/wire"
@@ -52,8 +51,8 @@ type peer struct {
 	// turn holds one token: the right to send. A channel, so that waiting for it
 	// ends with the context.
 	turn chan struct{}
-	// heard is when the last message came, in nanoseconds of Unix time.
-	heard   atomic.Int64
+	// heard is when the last message came.
+	heard   instant
 	silence time.Duration
 	clock   clock
 	// asked is signalled when the other end waits for its first echo.
@@ -66,7 +65,7 @@ func newPeer(conn Conn, silence time.Duration) *peer {
 		silence = MaxSilence
 	}
 	p := &peer{conn: conn, turn: make(chan struct{}, 1), silence: silence, asked: make(chan struct{}, 1)}
-	p.heard.Store(time.Now().UnixNano())
+	p.heard.set(time.Now())
 	return p
 }
 
@@ -91,7 +90,7 @@ func (p *peer) receive(ctx context.Context) (wire.LinkMessage, error) {
 		return nil, err
 	}
 	now := time.Now()
-	p.heard.Store(now.UnixNano())
+	p.heard.set(now)
 	if beat, ok := m.(wire.Heartbeat); ok && p.clock.take(beat, now) {
 		signal(p.asked)
 	}
@@ -124,7 +123,7 @@ func (p *peer) beat(ctx context.Context, every time.Duration) error {
 
 // moved tells when something last came and went, messages or parts of them.
 func (p *peer) moved() (came, went time.Time) {
-	came = time.Unix(0, p.heard.Load())
+	came = p.heard.get()
 	if c, ok := p.conn.(interface{ moved() (came, went time.Time) }); ok {
 		part, sent := c.moved()
 		return later(came, part), sent

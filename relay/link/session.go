@@ -105,7 +105,7 @@ func (s *Session) Hello() wire.Hello { return s.hello }
 func (s *Session) Capabilities() []string { return slices.Clone(s.capabilities) }
 
 // Heard is when the host's last message came.
-func (s *Session) Heard() time.Time { return time.Unix(0, s.peer.heard.Load()) }
+func (s *Session) Heard() time.Time { return s.peer.heard.get() }
 
 // Serve hands the host's messages to h until the link or ctx ends, and closes the
 // link. It is called once. The error says why the link ended and is never nil.

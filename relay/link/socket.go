@@ -121,7 +121,7 @@ func (s *socket) lost(err error) error {
 // moved tells when bytes last came and went: a large frame takes its time on a slow
 // line, and no message comes or goes beside it.
 func (s *socket) moved() (came, went time.Time) {
-	return time.Unix(0, s.raw.came.Load()), time.Unix(0, s.raw.went.Load())
+	return s.raw.came.get(), s.raw.went.get()
 }
 
 func (s *socket) closed() bool {
