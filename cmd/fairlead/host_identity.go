@@ -154,6 +154,15 @@ func unusedKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
+// dropUnusedKey forgets a key that a gateway revoked before this host learned that it
+// had joined with it.
+func dropUnusedKey(dir string) error {
+	if err := os.Remove(filepath.Join(dir, newKeyName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("key of this host: %w", err)
+	}
+	return nil
+}
+
 // readKey gives nil for a file that is not there.
 func readKey(file string) (ed25519.PrivateKey, error) {
 	raw, err := os.ReadFile(file)

@@ -54,6 +54,9 @@ func (i hostInstallCmd) Run(_ context.Context, c *cli, std stdio) error {
 		_, err = fmt.Fprint(std.Out, text)
 		return err
 	}
+	if err := u.seen(); err != nil {
+		return err
+	}
 	return u.install(std, text)
 }
 
@@ -85,6 +88,9 @@ func newUnit(cfg *config, configFile string, cmd hostInstallCmd) (*unit, error) 
 	}
 	if configFile == "" {
 		configFile, _ = variable(cfg.environ, envConfigFile)
+	}
+	if _, err := os.Stat(defaultConfigFile); configFile == "" && err == nil {
+		configFile = defaultConfigFile // these settings were read, and the unit runs elsewhere
 	}
 	if configFile != "" {
 		if u.Config, err = filepath.Abs(configFile); err != nil {
@@ -136,6 +142,21 @@ func (u *unit) check() error {
 	if !u.User && u.State == "" {
 		return &usageError{"the system's unit keeps its data in a folder directly under /var/lib, which its user alone may enter: " +
 			"set data_dir to one, or use --user"}
+	}
+	return nil
+}
+
+// seen refuses what the unit's user cannot see: such a unit would be started for ever.
+func (u *unit) seen() error {
+	if u.User {
+		return nil
+	}
+	for _, path := range []string{u.Program, u.Config} {
+		for _, hidden := range []string{"/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/"} {
+			if strings.HasPrefix(path, hidden) {
+				return &usageError{fmt.Sprintf("the system's unit sees nothing of %s: put %s elsewhere, such as /usr/local/bin or /etc, or use --user", hidden, path)}
+			}
+		}
 	}
 	return nil
 }

@@ -88,3 +88,42 @@ func TestHostInstall_Writes(t *testing.T) {
 		t.Errorf("both places: exit code %d\n%s", code, errs)
 	}
 }
+
+// TestHostInstall_TheUnitHasTheSettingsThatWereRead: a unit runs in another folder, so
+// that the default settings file of this one must stand in it.
+func TestHostInstall_TheUnitHasTheSettingsThatWereRead(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := filepath.Join(dir, defaultConfigFile)
+	if err := os.WriteFile(file, []byte("data_dir: /var/lib/box\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	std := stdio{Out: &out, Err: &errs}
+	if code := run(t.Context(), []string{"host", "install", "--print"}, std); code != exitDone {
+		t.Fatalf("exit code %d\n%s", code, errs.String())
+	}
+	if want := `--data-dir "/var/lib/box" --config "` + file + `"`; !strings.Contains(out.String(), want) {
+		t.Errorf("no %s in\n%s", want, out.String())
+	}
+}
+
+// TestHostInstall_WhatTheUnitCannotSee: its folders of people and of passing files are
+// empty, so that a program there would be started again for ever.
+func TestHostInstall_WhatTheUnitCannotSee(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		u  unit
+		ok bool
+	}{
+		{unit{Program: "/usr/bin/fairlead", Config: "/etc/fairlead.yaml"}, true},
+		{unit{Program: "/usr/bin/fairlead", Config: "/root/fairlead.yaml"}, false},
+		{unit{Program: "/home/ada/fairlead"}, false},
+		{unit{Program: "/tmp/fairlead"}, false},
+		{unit{User: true, Program: "/home/ada/fairlead"}, true},
+	} {
+		if err := tt.u.seen(); (err == nil) != tt.ok {
+			t.Errorf("%+v: %v", tt.u, err)
+		}
+	}
+}

@@ -97,6 +97,9 @@ func runHostJoin(ctx context.Context, cfg *config, std stdio, cmd hostJoinCmd) (
 	joined, err := askToJoin(ctx, base, wire.HostJoin{
 		Token: cmd.Token, HostID: target, PublicKey: publicText(key), Name: hostName(cfg, cmd.Name), Version: programVersion(),
 	})
+	if errors.Is(err, errKeyRevoked) && (old == nil || cmd.Replace) {
+		return errors.Join(err, dropUnusedKey(dir))
+	}
 	if err != nil {
 		return err
 	}
@@ -154,10 +157,12 @@ func askToJoin(ctx context.Context, base string, req wire.HostJoin) (wire.HostJo
 	return joined, joinRefused(base, refused)
 }
 
+var errKeyRevoked = errors.New("use --replace, which makes a new key")
+
 func joinRefused(base string, e *link.RefusedError) error {
 	switch e.Code {
 	case wire.CodeHostRevoked:
-		return fmt.Errorf("%s (%s); use --replace, which makes a new key", e.Message, e.Code)
+		return fmt.Errorf("%s (%s); %w", e.Message, e.Code, errKeyRevoked)
 	case "":
 		return fmt.Errorf("%s answered %d: it is not a Fairlead gateway, or what stands before it does not let %s through", base, e.Status, wire.PathHostJoin)
 	}

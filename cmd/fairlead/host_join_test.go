@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -276,5 +277,35 @@ func TestRH45_AReplacementMayBeCutShortAnywhere(t *testing.T) {
 	}
 	if id, err = loadIdentity(dir, target); err != nil || !id.key.Equal(key) || m.has(newKeyName) {
 		t.Fatalf("identity is %+v, %v", id, err)
+	}
+}
+
+// TestRH45_ARevokedKeyIsNotOfferedForEver: the answer to a join was lost, and the host
+// revoked before it asked again. The key that waits is worth nothing then.
+func TestRH45_ARevokedKeyIsNotOfferedForEver(t *testing.T) {
+	t.Parallel()
+	d, m := newDoorway(t), newMachine(t)
+	var offered []string
+	d.answer(wire.PathHostJoin, func(w http.ResponseWriter, r *http.Request) {
+		var req wire.HostJoin
+		raw, _ := io.ReadAll(r.Body)
+		if err := wire.DecodeStrict(raw, &req); err != nil {
+			t.Error(err)
+		}
+		if offered = append(offered, req.PublicKey); req.PublicKey == offered[0] {
+			refuseJSON(w, 403, wire.NewError(wire.CodeHostRevoked, "The key of this host was revoked."))
+			return
+		}
+		writeJSON(w, 200, wire.HostJoined{HostID: req.HostID, Name: req.Name, GatewayID: d.gatewayID})
+	})
+	code, _, errs := m.call("", "host", "join", d.base(), "fh_token")
+	if code != exitFailed || !strings.Contains(errs, "--replace") {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	if code, _, errs = m.call("", "host", "join", "--replace", d.base(), "fh_token"); code != exitDone {
+		t.Fatalf("with another key: exit code %d\n%s", code, errs)
+	}
+	if m.enrolled().PublicKey == offered[0] || m.has(newKeyName) {
+		t.Error("the revoked key is in force")
 	}
 }
