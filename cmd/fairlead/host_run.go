@@ -129,8 +129,10 @@ func (r *hostRunner) run(ctx context.Context, cfg *config) (err error) {
 	}
 }
 
-// reopen is the second half of RH61.
+// reopen is the second half of RH61. A host that is told to end meanwhile opens all the
+// same, and leaves in good order.
 func (r *hostRunner) reopen(ctx context.Context, cfg *config, log *slog.Logger) error {
+	ctx = context.WithoutCancel(ctx)
 	if err := r.parts.closeRuntime(); err != nil {
 		return err
 	}

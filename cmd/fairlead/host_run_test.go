@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -307,5 +309,32 @@ func TestHostRunNeedsAnEnrolment(t *testing.T) {
 	must(os.WriteFile(filepath.Join(dir, enrolmentName), []byte("{}"), 0o600))
 	if code, _, errs := m.call("", "host", "run"); code != exitFailed || !strings.Contains(errs, "does not say which gateway") {
 		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}
+
+// TestRH61_ASignalToEndDuringAReload: the host opens with its new settings and then
+// leaves in good order; a service that is stopped has not failed.
+func TestRH61_ASignalToEndDuringAReload(t *testing.T) {
+	t.Parallel()
+	d, m := newDoorway(t), newMachine(t)
+	m.joined(d)
+	cfg, err := loadConfig("", m.environ(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := openHost(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := parts.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	term, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &hostRunner{parts: parts}
+	if err := r.reopen(term, cfg, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("the reload was cut: %v", err)
 	}
 }
