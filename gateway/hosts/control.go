@@ -48,6 +48,7 @@ func (c *Control) Attach(ctx context.Context, a wire.Attach) (gateway.Runner, er
 		return gateway.Runner{}, err
 	}
 	if err := run.s.link.Attach(ctx, a); err != nil {
+		run.unasked(c)
 		return gateway.Runner{}, offline()
 	}
 	return run.s.runner(), nil

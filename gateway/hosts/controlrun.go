@@ -128,6 +128,15 @@ func (c *Control) own(run *controlRun) (older *Control, err error) {
 	return older, nil
 }
 
+// unasked takes back an attach that was not sent: its caller gave up before, or the link
+// ended. The host answers none.
+func (run *controlRun) unasked(c *Control) {
+	run.s.reg.mu.Lock()
+	defer run.s.reg.mu.Unlock()
+	run.awaiting = max(run.awaiting-1, 0)
+	run.disown(c)
+}
+
 // disown is called with Registry.mu held.
 func (run *controlRun) disown(c *Control) {
 	if c.runs[run.id] == run {
@@ -254,7 +263,7 @@ func (run *controlRun) gone() {
 func (s *session) runner() gateway.Runner {
 	hello := s.link.Hello()
 	r := gateway.Runner{
-		HostID: s.host.ID, Name: hello.Name, Version: hello.Version,
+		HostID: s.host.ID, Name: wire.ShownText(hello.Name), Version: wire.ShownText(hello.Version),
 		Capabilities: s.link.Capabilities(), TargetRef: s.host.TargetRef,
 	}
 	s.reg.mu.Lock()

@@ -44,6 +44,7 @@ type driver struct {
 	resumed bool
 	offered uint64
 
+	ahead    ahead
 	seen     uint64 // highest Seq of an envelope given to the ledger
 	durable  uint64 // highest cursor that the ledger named
 	confirm  uint64 // cursor that the host was told
@@ -295,11 +296,17 @@ func (d *driver) postponed(ctx context.Context, code wire.Code) {
 	d.tell(ctx, reasonNoRoom, time.Time{}, false)
 }
 
-// intake gives envelopes to the ledger. When it fails, the host is made to send
-// them again.
+// intake gives envelopes to the ledger. When it fails, or a host does not wait for its
+// cursor (RH56), the host is made to send them again.
 func (d *driver) intake(ctx context.Context, events []wire.Envelope) {
 	if len(events) == 0 || ctx.Err() != nil {
 		return // a link that has ended brings nothing more: its host sends it again
+	}
+	if d.ahead.full() {
+		d.s.reg.log.Warn("hosts: a host does not wait for its cursor", "run", d.runID, "host", d.s.host.ID)
+		d.reattach()
+		d.attachAt = d.s.reg.now().Add(maxPause)
+		return
 	}
 	err := d.s.reg.ledger.Intake(ctx, d.runID, events, func(cursor uint64) {
 		d.post(func(in *inbox) { in.cursor = max(in.cursor, cursor) })
@@ -310,6 +317,7 @@ func (d *driver) intake(ctx context.Context, events []wire.Envelope) {
 		d.fail(ctx, "envelopes were not taken in", err)
 		return
 	}
+	d.ahead.add(events)
 	for _, e := range events {
 		d.seen = max(d.seen, e.Seq)
 		if e.Event == wire.EventTurnCompleted {
@@ -322,6 +330,7 @@ func (d *driver) intake(ctx context.Context, events []wire.Envelope) {
 // retire tells the host what is durable. A turn's end that is durable may leave
 // the run idle.
 func (d *driver) retire(ctx context.Context) {
+	d.ahead.durable(d.durable)
 	if d.terminal > 0 && d.terminal <= d.durable {
 		d.terminal, d.stale = 0, true
 	}

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/fairlead/fairlead/relay/wire"
@@ -12,6 +13,8 @@ import (
 const (
 	maxInboxEvents = 1024
 	maxInboxBytes  = 8 << 20
+	// maxInboxAcks is far more than one command in flight is answered with.
+	maxInboxAcks = 64
 	// maxInboxReceipts is far more than the deliveries of a run that may be open. A
 	// receipt that is dropped is told again by the end of its turn.
 	maxInboxReceipts = 256
@@ -46,6 +49,30 @@ func (in *inbox) add(e wire.Envelope) {
 	}
 	in.events = append(in.events, e)
 	in.bytes += len(e.Payload)
+}
+
+// addAck drops the answers of a host that answers more than it is asked: after the next
+// attach its command is sent again.
+func (in *inbox) addAck(a wire.Ack) {
+	if len(in.acks) >= maxInboxAcks {
+		in.overflow, in.deaf = true, true
+		return
+	}
+	in.acks = append(in.acks, a)
+}
+
+// maxCode is the length of the longest code that is stored.
+const maxCode = 64
+
+// reported is an error of a host as it may be stored: what is no code counts as internal.
+func reported(e *wire.ErrorBody) *wire.ErrorBody {
+	odd := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' }
+	if e.Code != "" && len(e.Code) <= maxCode && !strings.ContainsFunc(string(e.Code), odd) {
+		return e
+	}
+	safe := *e
+	safe.Code = wire.CodeInternal
+	return &safe
 }
 
 func (in *inbox) empty() bool {

@@ -28,8 +28,17 @@ func (r *Registry) Revoke(ctx context.Context, hostID, reason string) error {
 	r.forget(h)
 	r.catalogs.HostForgotten(hostID)
 	live := h.live
-	done := make(chan error, 1)
-	r.tasks.Go(func() { r.bury(h, live, reason, done) })
+	done, buried := make(chan error, 1), make(chan struct{})
+	r.burials[hostID] = buried
+	r.tasks.Go(func() {
+		r.bury(h, live, reason, done)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.burials[hostID] == buried {
+			delete(r.burials, hostID)
+		}
+		close(buried)
+	})
 	r.mu.Unlock()
 	r.log.Info("hosts: revoked", "host", hostID, "reason", reason)
 	select {

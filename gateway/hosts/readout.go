@@ -51,8 +51,16 @@ func (r *Registry) rowOf(h *host) gateway.AdminHost {
 	return row
 }
 
-// describe takes what a host said of itself.
+// describe takes what a host said of itself, as it may be shown and stored.
 func describe(row *gateway.AdminHost, hello wire.Hello) {
-	row.Name, row.Version, row.Capabilities = hello.Name, hello.Version, slices.Clone(hello.Capabilities)
+	row.Name, row.Version, row.Capabilities = wire.ShownText(hello.Name), wire.ShownText(hello.Version), shownAll(hello.Capabilities)
 	row.Generations = slices.Clone(hello.ConfigGenerations)
+}
+
+func shownAll(texts []string) []string {
+	out := slices.Clone(texts)
+	for i, text := range out {
+		out[i] = wire.ShownText(text)
+	}
+	return out
 }

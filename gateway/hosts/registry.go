@@ -96,6 +96,9 @@ type Registry struct {
 	// leaving is set for good by Leave: only the embedded host may link.
 	leaving bool
 	hosts   []*host
+	// burials are the revoked hosts whose runs have not all ended, by their ids. One that
+	// joined again meanwhile waits, so that nothing new ends with the old.
+	burials map[string]chan struct{}
 	// routing holds the runs whose host is being looked for; true means that the
 	// run was woken again meanwhile.
 	routing map[string]bool
@@ -109,6 +112,7 @@ type host struct {
 	// revoked is set for good: the host is not in Registry.hosts any more.
 	revoked bool
 	links   int // how many there were
+	claims  int // links that came, also such as wait for an older one's end
 	// settled is closed when the ledger has been told that the host is away; a
 	// new link waits for it, so that the ledger is told things in their order.
 	settled chan struct{}
@@ -147,7 +151,7 @@ func New(o Options) *Registry {
 	}
 	r := &Registry{
 		ledger: o.Ledger, catalogs: o.Catalogs, log: o.Logger, now: o.Now, routeMaxWait: o.RouteMaxWait,
-		heartbeat: o.Heartbeat, silence: o.Silence, routing: map[string]bool{},
+		heartbeat: o.Heartbeat, silence: o.Silence, routing: map[string]bool{}, burials: map[string]chan struct{}{},
 	}
 	r.work, r.stop = context.WithCancel(context.Background())
 	return r
@@ -225,10 +229,13 @@ func (r *Registry) find(hostID string) *host {
 // reportAway starts to tell the ledger that a host is away. It is called with mu
 // held while the host has no link.
 func (r *Registry) reportAway(h *host, heard time.Time) {
-	settled := make(chan struct{})
+	settled, burial := make(chan struct{}), r.burials[h.ID]
 	h.settled = settled
 	r.tasks.Go(func() {
 		defer close(settled)
+		if burial != nil {
+			<-burial
+		}
 		runs, err := r.ledger.OpenRuns(r.work, h.ID)
 		if err != nil {
 			if r.work.Err() == nil {

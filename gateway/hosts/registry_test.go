@@ -317,7 +317,7 @@ func TestSeveralHosts_EachRunGoesToItsOwn(t *testing.T) {
 func TestCatalogs_AreTold(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, g *rig) {
-		g.host.routes = []wire.Route{{Model: "m", Ready: true}}
+		g.host.routes = []wire.Route{{ModelProvider: "p", ModelProviderID: "p-id", Model: "m", Ready: true}}
 		l := g.connect(g.host)
 		if !g.catalogs.online["host_1"] || len(g.catalogs.routes["host_1"]) != 1 || len(g.catalogs.caps) != 3 {
 			t.Errorf("told %+v", g.catalogs)

@@ -55,10 +55,15 @@ func capabilities() []string {
 }
 
 // takeOver makes opened the link of its host, once an older one has ended and the
-// ledger knows about it.
+// ledger knows about it. Of several that wait the newest gets it: the others are of
+// connections that the host gave up.
 func (r *Registry) takeOver(ctx context.Context, cancel context.CancelCauseFunc, hostID string, opened *link.Session) (*session, error) {
+	h, claim, err := r.claim(hostID)
+	if err != nil {
+		return nil, err
+	}
 	for {
-		s, older, wait, err := r.tryTakeOver(ctx, cancel, hostID, opened)
+		s, older, wait, err := r.tryTakeOver(ctx, cancel, h, claim, opened)
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -74,17 +79,29 @@ func (r *Registry) takeOver(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// tryTakeOver gives the new session, or what it must wait for: the older one's end,
-// else wait.
-func (r *Registry) tryTakeOver(ctx context.Context, cancel context.CancelCauseFunc, hostID string, opened *link.Session) (s, older *session, wait <-chan struct{}, err error) {
+// claim notes that a link of a host has come, and tells the number of it.
+func (r *Registry) claim(hostID string) (h *host, number int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.find(hostID)
+	if h = r.find(hostID); h == nil {
+		return nil, 0, ErrUnknownHost
+	}
+	h.claims++
+	return h, h.claims, nil
+}
+
+// tryTakeOver gives the new session, or what it must wait for: the older one's end,
+// else wait.
+func (r *Registry) tryTakeOver(ctx context.Context, cancel context.CancelCauseFunc, h *host, claim int, opened *link.Session) (s, older *session, wait <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case r.closed, r.leaving && h != nil && !h.Embedded:
+	case r.closed, r.leaving && !h.Embedded:
 		return nil, nil, nil, ErrClosed
-	case h == nil:
-		return nil, nil, nil, ErrUnknownHost
+	case h.revoked:
+		return nil, nil, nil, ErrRevoked
+	case claim != h.claims:
+		return nil, nil, nil, ErrSuperseded
 	case h.live != nil || !closed(h.settled):
 		return nil, h.live, h.settled, nil
 	}

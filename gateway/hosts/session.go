@@ -260,14 +260,18 @@ func (s *session) Refused(m wire.Refused) {
 	if s.controlled(m.RunID, func(c *controlRun) { c.refused(m) }) {
 		return
 	}
-	s.deliver(m.RunID, func(in *inbox) { in.refused, in.attached, in.deaf = m.Error, false, true })
+	cause := reported(m.Error)
+	s.deliver(m.RunID, func(in *inbox) { in.refused, in.attached, in.deaf = cause, false, true })
 }
 
 func (s *session) Ack(m wire.Ack) {
 	if s.controlled(m.RunID, func(c *controlRun) { c.tell(func(e gateway.ControlEvents) { e.Ack(m) }) }) {
 		return
 	}
-	s.deliver(m.RunID, func(in *inbox) { in.acks = append(in.acks, m) })
+	if m.Error != nil {
+		m.Error = reported(m.Error)
+	}
+	s.deliver(m.RunID, func(in *inbox) { in.addAck(m) })
 }
 
 func (s *session) Event(m wire.EventMessage) {
@@ -290,20 +294,6 @@ func (s *session) Room(m wire.Room) {
 
 // tellRoom is called with Registry.mu held.
 func (s *session) tellRoom() { s.reg.catalogs.HostRoom(s.host.ID, s.room.left()) }
-
-func (s *session) Catalog(m wire.CatalogMessage) {
-	if m.Challenge != s.challenge {
-		s.reg.log.Warn("hosts: a catalog under a challenge that nobody asked with", "host", s.host.ID)
-		return
-	}
-	s.reg.mu.Lock()
-	muted := s.muted
-	s.routes = m.Routes
-	s.reg.mu.Unlock()
-	if !muted {
-		s.reg.catalogs.HostCatalog(s.host.ID, m)
-	}
-}
 
 func (s *session) Offline(m wire.Offline) {
 	s.reg.log.Info("hosts: a host goes offline", "host", s.host.ID, "reason", m.Reason)
