@@ -116,6 +116,7 @@ func (d *driver) absorb(ctx context.Context, in inbox) {
 		d.stage = attached
 		d.attachPause.reset()
 		d.steering.reattached()
+		d.catchUp(ctx, in.known)
 		d.tell(ctx, "", time.Time{}, true)
 	}
 	for _, ack := range in.acks {

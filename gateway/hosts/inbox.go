@@ -26,6 +26,7 @@ type inbox struct {
 	room     bool // the host may have room
 	reminded bool // say again why the run waits
 	attached bool
+	known    uint64 // what the host knew to be acknowledged when it attached
 	refused  *wire.ErrorBody
 	acks     []wire.Ack
 	receipts []wire.Receipt

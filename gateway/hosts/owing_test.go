@@ -137,3 +137,47 @@ func TestRH42_AnEndThatComesOnceMoreIsWaitedFor(t *testing.T) {
 		l.cut()
 	})
 }
+
+// TestRH49_AGatewayFromABackupEndsWhatItMissed: the host was told, before the gateway
+// was restored, that all is durable, and brings nothing back. A turn that is open in the
+// backup would wait for ever for an end that came already.
+func TestRH49_AGatewayFromABackupEndsWhatItMissed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		open bool // the backup has the turn as running
+	}{{"a turn was open", true}, {"the run was idle", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, g *rig) {
+				l := g.connect(g.host)
+				g.host.manual = c.open
+				turn := g.prompt("run_1")
+				g.wake("run_1")
+				synctest.Wait()
+				l.cut()
+				g.host.mu.Lock()
+				s := g.host.scope("run_1")
+				s.emit(turn, wire.EventItemDelta, wire.EventTurnCompleted)
+				s.retire(s.seq)
+				g.host.manual = false
+				g.host.mu.Unlock()
+
+				l = g.connect(g.host)
+				synctest.Wait()
+				g.ledger.mu.Lock()
+				lost := g.ledger.run("run_1").lost[turn]
+				g.ledger.mu.Unlock()
+				if lost != c.open {
+					t.Errorf("the turn was given up: %t", lost)
+				}
+				next := g.prompt("run_1")
+				g.wake("run_1")
+				synctest.Wait()
+				checkTurn(t, g, "run_1", next)
+				checkIdle(t, g, "run_1")
+				l.cut()
+			})
+		})
+	}
+}

@@ -250,7 +250,9 @@ func (s *session) Attached(m wire.Attached) {
 	if s.controlled(m.RunID, func(c *controlRun) { c.attached(m) }) {
 		return
 	}
-	s.deliver(m.RunID, func(in *inbox) { in.attached, in.deaf, in.refused = true, false, nil })
+	s.deliver(m.RunID, func(in *inbox) {
+		in.attached, in.known, in.deaf, in.refused = true, m.RuntimeCursor, false, nil
+	})
 }
 
 func (s *session) Refused(m wire.Refused) {
