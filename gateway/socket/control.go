@@ -32,8 +32,13 @@ type Control interface {
 	Close()
 }
 
-// maxControlWaiting is how many bytes of commands may wait for the worker.
-const maxControlWaiting = 32 << 20
+const (
+	// frameOverhead is what a frame that waits takes beside its own bytes.
+	frameOverhead = 1 << 10
+	// maxHeld is how many messages of a host may wait for the name of the runner: far
+	// more than a host sends ahead of a run's cursor (RH56).
+	maxHeld = 1024
+)
 
 // ServeControl serves GET /ws/control. It answers before the upgrade as ServeHTTP
 // does, but takes bearer tokens alone: 401, 403, 404, 400, 426 or 503.
@@ -122,16 +127,21 @@ func (c *control) frame(raw []byte) {
 		c.refuse(f, err)
 		return
 	}
-	if cursor, ok := f.(*wire.ControlCursor); ok && cursor.ID == "" && !c.coalesce(cursor) {
+	cursor, unnamed := f.(*wire.ControlCursor)
+	if unnamed = unnamed && cursor.ID == ""; unnamed && !c.coalesce(cursor) {
 		return
 	}
-	if !c.take(len(raw)) {
+	size := len(raw) + frameOverhead
+	if !c.take(size) {
+		if unnamed {
+			c.uncoalesce(cursor)
+		}
 		c.s.tooMany(100*time.Millisecond, func(e *wire.Error) { c.refuse(f, e) })
 		return
 	}
 	c.s.srv.commandsRun.Add(1)
 	c.s.do(func(ctx context.Context) {
-		defer c.give(len(raw))
+		defer c.give(size)
 		c.execute(ctx, f)
 	})
 }
@@ -151,10 +161,17 @@ func (c *control) coalesce(f *wire.ControlCursor) (first bool) {
 	return !waits
 }
 
+// uncoalesce forgets a cursor that the worker will not come by for.
+func (c *control) uncoalesce(f *wire.ControlCursor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.cursors, f.RunID)
+}
+
 func (c *control) take(bytes int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting+bytes > maxControlWaiting {
+	if c.waiting+bytes > c.s.srv.limits.ControlLineBytes {
 		return false
 	}
 	c.waiting += bytes

@@ -261,3 +261,82 @@ func TestRH47_AttachedNamesTheRunnerHoweverQuickItsHostIs(t *testing.T) {
 	}
 	p.pinged()
 }
+
+// stalled is a host whose commands wait until the test lets them go.
+type stalled struct {
+	early
+	begun, goOn chan struct{}
+	told        chan uint64
+}
+
+func (h *stalled) Command(context.Context, wire.CommandMessage) error {
+	h.begun <- struct{}{}
+	<-h.goOn
+	return nil
+}
+
+func (h *stalled) Cursor(_ context.Context, _ string, cursor uint64) error {
+	h.told <- cursor
+	return nil
+}
+
+// TestRH49_ACursorThatFoundNoRoomDoesNotBarTheNext: the line is full of commands, the
+// cursor is refused; once there is room the next one reaches the host.
+func TestRH49_ACursorThatFoundNoRoomDoesNotBarTheNext(t *testing.T) {
+	t.Parallel()
+	host := &stalled{begun: make(chan struct{}, 1), goOn: make(chan struct{}), told: make(chan uint64, 8)}
+	r := newControlRig(t, func(c *socket.Config) {
+		c.Limits.ControlLineBytes = 32 << 10
+		c.OpenControl = func(_ string, e gateway.ControlEvents) socket.Control {
+			host.events = e
+			return host
+		}
+	})
+	p := r.plane("plane")
+	p.attach(5)
+	p.command(1, relaytest.Prompt(1, 1))
+	<-host.begun
+	for range 32 {
+		p.write(fmt.Sprintf(`{"type":"command","runId":%q,"seq":2,"command":{}}`, relaytest.Run))
+	}
+	p.cursor(6)
+	p.until("a refusal of the cursor", func(m pushed) bool { return m.Type != "ack" && m.code() == wire.CodeRateLimited })
+	close(host.goOn)
+	p.pinged()
+	p.cursor(7)
+	p.pinged()
+	select {
+	case got := <-host.told:
+		if got != 7 {
+			t.Errorf("told %d", got)
+		}
+	default:
+		t.Error("the next cursor did not reach the host")
+	}
+}
+
+// chatty is a host that talks without end before its attach was sent.
+type chatty struct{ early }
+
+func (h *chatty) Attach(_ context.Context, a wire.Attach) (gateway.Runner, error) {
+	for seq := range uint64(5000) {
+		h.events.Ack(wire.Ack{RunID: a.RunID, CommandSeq: seq + 1, Status: wire.AckApplied})
+	}
+	return gateway.Runner{HostID: "chatty"}, nil
+}
+
+func TestF10_AHostThatTalksBeforeItIsNamedFillsNoMemory(t *testing.T) {
+	t.Parallel()
+	host := &chatty{}
+	r := newControlRig(t, func(c *socket.Config) {
+		c.OpenControl = func(_ string, e gateway.ControlEvents) socket.Control {
+			host.events = e
+			return host
+		}
+	})
+	p := r.plane("plane")
+	p.say(p.attachment(relaytest.Run, relaytest.Session, 0))
+	if code := p.closed(); code != 4408 && code != -1 {
+		t.Errorf("closed with %d", code)
+	}
+}

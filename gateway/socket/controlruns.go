@@ -95,6 +95,10 @@ func (c *control) tell(runID string, say func(*controlRun) []byte) {
 	defer c.mu.Unlock()
 	run := c.runs[runID]
 	if run != nil && run.asking {
+		if len(run.held) >= maxHeld {
+			c.s.close(closeTooSlow)
+			return
+		}
 		run.held = append(run.held, say)
 		return
 	}

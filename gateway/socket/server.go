@@ -97,6 +97,8 @@ type Limits struct {
 	// ControlRunBytes is how much more than QueueBytes may wait for each of them, up
 	// to 32 MiB: 4 MiB, as much as a host sends ahead of a run's cursor (RH56).
 	ControlRunBytes int
+	// ControlLineBytes is how much of a control plane's frames may wait: 32 MiB.
+	ControlLineBytes int
 	// OpenThreads is how many threads a session may have open: 100.
 	OpenThreads int
 	// QueueBytes is how much may wait for a slow reader: 4 MiB.
@@ -135,6 +137,7 @@ func (l *Limits) fill() {
 	count(&l.ControlPerSecond, 500)
 	count(&l.ControlRuns, 500)
 	count(&l.ControlRunBytes, 4<<20)
+	count(&l.ControlLineBytes, 32<<20)
 	count(&l.OpenThreads, 100)
 	count(&l.QueueBytes, 4<<20)
 	span(&l.PingEvery, 25*time.Second)
