@@ -29,6 +29,8 @@ type driver struct {
 
 	work  gateway.RunWork
 	stale bool // work must be asked for again
+	// returned tells that the ledger does not count the prompt in work as sent any more.
+	returned bool
 	stage stage
 
 	// inflight is the Seq of the command at the host, 0 for none.
@@ -147,7 +149,7 @@ func (d *driver) advance(ctx context.Context) time.Duration {
 		case err != nil:
 			return d.fail(ctx, "the work of a run is not known", err)
 		}
-		d.work, d.stale = work, false
+		d.work, d.stale, d.returned = work, false, false
 	}
 	switch {
 	case d.work.Idle && d.owes():
@@ -272,7 +274,7 @@ func (d *driver) acknowledge(ctx context.Context, ack wire.Ack) {
 	case failure.Retryable:
 		// Work is asked for when the command is due again: until then a prompt that
 		// the host has nothing of does not count as sent.
-		d.offerAt = d.later(&d.offerPause, failure)
+		d.returned, d.offerAt = true, d.later(&d.offerPause, failure)
 		if ack.CommandType == wire.TypePromptRequest {
 			d.postponed(ctx, failure.Code)
 		}

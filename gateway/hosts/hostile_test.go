@@ -191,6 +191,48 @@ func TestSQ41_WhatAHostCallsACodeIsStoredOnlyIfItIsOne(t *testing.T) {
 	}
 }
 
+// TestDecision8_APromptGoesOutOnlyOnceItCountsAsSent, also one that its host did not
+// take and that comes due while its driver is at something else: a cancel in between
+// would count it as never sent.
+func TestDecision8_APromptGoesOutOnlyOnceItCountsAsSent(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		h := g.dial("host_1")
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		h.next() // attach
+		h.send(wire.Attached{RunID: "run_1"})
+		h.next() // command
+		h.send(wire.Ack{
+			RunID: "run_1", CommandSeq: 1, CommandType: wire.TypePromptRequest, Status: wire.AckFailed, Error: body(wire.CodeInferenceBusy),
+		})
+		if state := g.command("run_1", 1).state; state != "pending" {
+			t.Fatalf("a prompt that was not taken counts as %s", state)
+		}
+		stuck := make(chan struct{})
+		g.mu.Lock()
+		g.stuck = stuck
+		g.mu.Unlock()
+		h.say("run_1", turn, 1, wire.EventItemDelta)
+		pass(time.Second) // it is due
+		g.mu.Lock()
+		g.stuck = nil
+		g.mu.Unlock()
+		close(stuck)
+		synctest.Wait()
+		for {
+			if _, ok := h.next().(wire.CommandMessage); ok {
+				break
+			}
+		}
+		if state := g.command("run_1", 1).state; state != "sent" {
+			t.Errorf("a prompt that is at its host counts as %s", state)
+		}
+		_ = h.conn.Close(link.Ending{})
+		h.ends.Wait()
+	})
+}
+
 // TestRH19_RH20_ACatalogIsTakenAsFarAsItIsSafe: names that no command could hold, and
 // texts that a database or a terminal stumbles over, reach nobody.
 func TestRH19_RH20_ACatalogIsTakenAsFarAsItIsSafe(t *testing.T) {

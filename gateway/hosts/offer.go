@@ -55,6 +55,10 @@ func (d *driver) urgent() bool {
 
 // offer sends the next command, unless it is a prompt that must wait.
 func (d *driver) offer(ctx context.Context) time.Duration {
+	if d.returned {
+		d.stale = true
+		return 0
+	}
 	next := d.work.Commands[0]
 	if p := peek(next.Command); p.Type == wire.TypePromptRequest {
 		if !d.resumed && next.Seq > d.offered && d.urgent() {
@@ -103,6 +107,7 @@ func (d *driver) shelve(ctx context.Context, next wire.CommandMessage, cause wir
 	}); err != nil {
 		return d.fail(ctx, "a prompt was not kept from its host", err)
 	}
+	d.returned = true
 	if d.urgent() {
 		d.stale, d.offerAt = true, d.later(&d.offerPause, nil)
 		return d.offerAt.Sub(d.s.reg.now())
