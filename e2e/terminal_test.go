@@ -379,6 +379,30 @@ func TestTerminal_LoginAndExitCodes(t *testing.T) {
 	}
 }
 
+// TestTerminal_AnAnswerThatIsNotWrittenIsNoSuccess: a script whose disk is full must not
+// go on with half an answer.
+func TestTerminal_AnAnswerThatIsNotWrittenIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full here")
+	}
+	defer func() { _ = full.Close() }()
+	p := newProvider(t)
+	in := newInstall(t, p.URL, model{"counter", "count:5"})
+	in.start()
+	token := in.user("full@example.com")
+	for _, args := range [][]string{{"hi"}, {"--json", "hi"}, {"--list"}} {
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"chat", "--url", in.url}, args...)...)
+		var errs bytes.Buffer
+		cmd.Env, cmd.Stdout, cmd.Stderr = chatEnv(t, token), full, &errs
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%v: exit code %d: %s", args, code, errs.String())
+		}
+	}
+}
+
 // TestF10_ATerminalPrintsTheWholeAnswerOverAKilledGateway kills the gateway in the
 // middle of an answer that a host elsewhere goes on with: the whole of it is
 // printed, once.

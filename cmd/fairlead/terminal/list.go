@@ -23,19 +23,24 @@ type jsonThread struct {
 
 // Run asks and writes. Errors as for Once.
 func (l List) Run(ctx context.Context) error {
-	return ask(ctx, l.Server, client.Command{Type: "threads.list", Limit: threadsListed}, func(r client.Reply) {
+	out := &written{Writer: l.Out}
+	err := ask(ctx, l.Server, client.Command{Type: "threads.list", Limit: threadsListed}, func(r client.Reply) {
 		var list struct {
 			Threads []client.ThreadInfo `json:"threads"`
 		}
 		r.Into(&list)
 		for _, th := range list.Threads {
 			if l.JSON {
-				writeJSON(l.Out, jsonThread{"thread", th})
+				writeJSON(out, jsonThread{"thread", th})
 				continue
 			}
-			_, _ = io.WriteString(l.Out, Line(th.ID)+"  "+when(th.UpdatedAt)+"  "+title(th)+"\n")
+			_, _ = io.WriteString(out, Line(th.ID)+"  "+when(th.UpdatedAt)+"  "+title(th)+"\n")
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return out.err
 }
 
 // Check connects once and gives the account that the token acts for. Errors as

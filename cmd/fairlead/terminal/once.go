@@ -61,12 +61,14 @@ type sink interface {
 
 // Run sends the message and waits for its end. When the context ends, the turn
 // is stopped first. Errors: client.ErrLogin, *client.RefusedError, *wire.Error of
-// a refused command, or that the server was away for too long.
+// a refused command, that the server was away for too long, or that the answer could not
+// be written.
 func (o Once) Run(ctx context.Context) (Outcome, error) {
 	s := &sending{Once: o}
-	s.out = &plainSink{out: o.Out, err: o.Err, shared: o.Terminal}
+	out := &written{Writer: o.Out}
+	s.out = &plainSink{out: out, err: o.Err, shared: o.Terminal}
 	if o.JSON {
-		s.out = &jsonSink{out: o.Out}
+		s.out = &jsonSink{out: out}
 	}
 	s.session = client.NewSession(s.tells())
 	s.session.Window = 1 // what was before is not shown
@@ -86,6 +88,9 @@ func (o Once) Run(ctx context.Context) (Outcome, error) {
 		s.out.note("stopped", "left before the end of the answer; it may go on at the server")
 	}
 	s.out.end(outcome, t.ID, s.turnID(t))
+	if err == nil && outcome == Completed {
+		err = out.err
+	}
 	return outcome, err
 }
 
