@@ -31,7 +31,7 @@ type driver struct {
 	stale bool // work must be asked for again
 	// returned tells that the ledger does not count the prompt in work as sent any more.
 	returned bool
-	stage stage
+	stage    stage
 
 	// inflight is the Seq of the command at the host, 0 for none.
 	inflight uint64

@@ -88,6 +88,29 @@ func TestRevoke_AHostThatJoinsAgainWaitsForTheEndOfItsOldRuns(t *testing.T) {
 	})
 }
 
+// TestRevoke_ATurnThatWasPlacedAtThatMomentEndsToo, as soon as the host is looked for.
+func TestRevoke_ATurnThatWasPlacedAtThatMomentEndsToo(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		g.registry.Register(hosts.Host{ID: "host_2", TargetRef: "host_2"})
+		check(t, g.registry.Revoke(t.Context(), "host_2", "stolen"))
+		g.at("run_2", "host_2")
+		turn := g.prompt("run_2")
+		g.ledger.fail("Refused", 1)
+		g.wake("run_2")
+		pass(time.Second)
+		if r := g.snapshot("run_2"); !r.lost[turn] {
+			t.Errorf("the turn waits for %q", g.last("run_2").reason)
+		}
+		g.registry.Register(hosts.Host{ID: "host_2", TargetRef: "host_2"})
+		next := g.prompt("run_2")
+		g.wake("run_2")
+		if r := g.snapshot("run_2"); r.lost[next] || g.last("run_2").reason != "host_offline" {
+			t.Errorf("after it joined again: lost %v, waits for %q", r.lost, g.last("run_2").reason)
+		}
+	})
+}
+
 // TestControl_AnAttachThatWasNotSentIsNotWaitedFor: the next one has the host's answer.
 func TestControl_AnAttachThatWasNotSentIsNotWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func (r *Registry) Revoke(ctx context.Context, hostID, reason string) error {
 		r.mu.Unlock()
 		return nil
 	}
-	h.revoked = true
+	h.revoked, r.revoked[hostID] = true, true
 	r.forget(h)
 	r.catalogs.HostForgotten(hostID)
 	live := h.live
@@ -91,14 +91,23 @@ func (r *Registry) endRuns(hostID string) error {
 	if err != nil {
 		return err
 	}
-	gone := wire.NewError(wire.CodeHostLost, "The relay host was revoked.")
-	gone.Retryable = false
 	for _, runID := range runs {
-		if err := r.ledger.Refused(r.work, runID, gone.Body()); err != nil && wire.CodeOf(err) != wire.CodeNotFound {
+		if err := r.end(runID); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end tells the ledger that a run has no host any more.
+func (r *Registry) end(runID string) error {
+	gone := wire.NewError(wire.CodeHostLost, "The relay host was revoked.")
+	gone.Retryable = false
+	err := r.ledger.Refused(r.work, runID, gone.Body())
+	if wire.CodeOf(err) == wire.CodeNotFound {
+		return nil
+	}
+	return err
 }
 
 // Leave tells every host on another machine that this gateway goes away and when to

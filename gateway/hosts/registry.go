@@ -96,6 +96,7 @@ type Registry struct {
 	// leaving is set for good by Leave: only the embedded host may link.
 	leaving bool
 	hosts   []*host
+	revoked map[string]bool // hosts that were revoked and are not back
 	// burials are the revoked hosts whose runs have not all ended, by their ids. One that
 	// joined again meanwhile waits, so that nothing new ends with the old.
 	burials map[string]chan struct{}
@@ -151,7 +152,7 @@ func New(o Options) *Registry {
 	}
 	r := &Registry{
 		ledger: o.Ledger, catalogs: o.Catalogs, log: o.Logger, now: o.Now, routeMaxWait: o.RouteMaxWait,
-		heartbeat: o.Heartbeat, silence: o.Silence, routing: map[string]bool{}, burials: map[string]chan struct{}{},
+		heartbeat: o.Heartbeat, silence: o.Silence, routing: map[string]bool{}, burials: map[string]chan struct{}{}, revoked: map[string]bool{},
 	}
 	r.work, r.stop = context.WithCancel(context.Background())
 	return r
@@ -179,6 +180,7 @@ func (r *Registry) Register(h Host) {
 		r.update(known, h)
 		return
 	}
+	delete(r.revoked, h.ID)
 	known := &host{Host: h}
 	r.hosts = append(r.hosts, known)
 	r.catalogs.HostKnown(known.place())

@@ -71,11 +71,28 @@ func (r *Registry) routeOnce(runID string) (away bool, err error) {
 		r.log.Error("hosts: the host of a run is not known", "run", runID, "error", err)
 		return false, err
 	}
+	away, lost := r.hand(runID, hostID)
+	switch {
+	case idle:
+		return false, nil
+	case lost:
+		return false, r.end(runID)
+	}
+	return away, nil
+}
+
+// hand gives a run to the driver of its host. lost tells that the host was revoked: a
+// turn that was placed there at that moment would wait for it in vain.
+func (r *Registry) hand(runID, hostID string) (away, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.find(hostID); h != nil && h.live != nil {
-		h.live.drive(runID, false)
-		return false, nil
+	h := r.find(hostID)
+	switch {
+	case h == nil:
+		return true, r.revoked[hostID]
+	case h.live == nil:
+		return true, false
 	}
-	return !idle, nil
+	h.live.drive(runID, false)
+	return false, false
 }

@@ -299,15 +299,16 @@ func TestRevoke_EndsTheLinkAndTheRuns(t *testing.T) {
 		if !errors.Is(back.err, hosts.ErrUnknownHost) {
 			t.Errorf("it linked again: %v", back.err)
 		}
-		g.prompt("run_2")
+		late := g.prompt("run_2")
 		g.wake("run_2") // for nobody: the other host is not asked
-		if got := g.last("run_2").reason; got != "host_offline" || slices.Contains(g.host.commands(), "attach run_2") {
-			t.Errorf("waits for %q; the other host was told %q", got, g.host.commands())
+		if r := g.snapshot("run_2"); !r.lost[late] || slices.Contains(g.host.commands(), "attach run_2") {
+			t.Errorf("lost %v; the other host was told %q", r.lost, g.host.commands())
 		}
 		if err := g.registry.Revoke(t.Context(), "host_2", "again"); err != nil {
 			t.Errorf("revoked twice: %v", err)
 		}
 		g.registry.Register(hosts.Host{ID: "host_2", TargetRef: "host_2"})
+		g.prompt("run_2")
 		again := g.connect(newRelayHost("host_2"))
 		if n := len(g.snapshot("run_2").ended); n != 1 {
 			t.Errorf("%d turns ended after it joined again", n)
