@@ -199,13 +199,14 @@ func (s *hostLink) put(ctx context.Context, runID string, m any) error {
 	return nil
 }
 
-// publish pushes Room when it changed, says when the host begins to drain, answers
+// publish pushes Room when it changed, says when the host begins to drain and when it
+// does so for another reason (what its gateway asked for may be taken back), answers
 // catalog requests, and repeats the catalog under its last challenge when it is no
 // longer what was sent.
 func (s *hostLink) publish(ctx context.Context) {
 	defer s.host.Watch(func() { signal(s.changed) })()
 	var room *wire.Room
-	var drained bool
+	var said string // why it drains
 	var catalog *wire.CatalogMessage
 	for {
 		if now := s.host.Room(); room == nil || *room != now {
@@ -215,10 +216,10 @@ func (s *hostLink) publish(ctx context.Context) {
 			room = &now
 		}
 		reason, draining := s.host.Draining()
-		if draining && !drained && s.send(ctx, wire.Draining{Reason: reason}) != nil {
+		if draining && reason != said && s.send(ctx, wire.Draining{Reason: reason}) != nil {
 			return
 		}
-		drained = draining
+		said = reason
 		if !s.publishCatalog(ctx, &catalog) {
 			return
 		}

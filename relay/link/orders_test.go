@@ -57,6 +57,26 @@ func TestRH62_AHostThatDrainsSaysSoOnANewLink(t *testing.T) {
 	})
 }
 
+// TestRH62_AHostThatLeavesWhileItsGatewayHasItDrainSaysSo: the gateway may take back what
+// it asked for, and must not send prompts to a host that leaves.
+func TestRH62_AHostThatLeavesWhileItsGatewayHasItDrainSaysSo(t *testing.T) {
+	t.Parallel()
+	overEach(t, func(t *testing.T, over transport) {
+		h := newScriptedHost()
+		l := over.open(t, h)
+		if err := l.session.Drain(t.Context(), "maintenance", false); err != nil {
+			t.Fatal(err)
+		}
+		if got := take(t, l.draining); got.Reason != "maintenance" {
+			t.Errorf("the host says %+v", got)
+		}
+		h.change(func() { h.leaving = "leaving" })
+		if got := take(t, l.draining); got.Reason != "leaving" {
+			t.Errorf("the host says %+v", got)
+		}
+	})
+}
+
 func TestGoawayAndRevoked_ReachTheHost(t *testing.T) {
 	t.Parallel()
 	overEach(t, func(t *testing.T, over transport) {

@@ -26,8 +26,8 @@ type Handler interface {
 	Receipt(wire.Receipt)
 	Room(wire.Room)
 	Catalog(wire.CatalogMessage)
-	// Draining tells that the host takes no new prompt any more (RH62); it comes once
-	// for each time that it begins.
+	// Draining tells that the host takes no new prompt any more (RH62); it comes for
+	// each time that it begins, and when the reason is another one.
 	Draining(wire.Draining)
 	// Offline is the last word of a host that leaves in good order.
 	Offline(wire.Offline)
