@@ -12,6 +12,10 @@ import (
 const (
 	maxAheadEvents = 1024
 	maxAheadBytes  = 16 << 20
+	// maxLeap is how far the Seq of an envelope may be from what came before, far beyond
+	// what a host skips (RH48). A run whose cursor is at the greatest Seq takes no event
+	// any more, also not of the host that joins in the place of a revoked one.
+	maxLeap = 1 << 30
 )
 
 // ahead is the envelopes that the ledger was given and that are not durable.

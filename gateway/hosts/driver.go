@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/gateway"
@@ -299,14 +300,20 @@ func (d *driver) postponed(ctx context.Context, code wire.Code) {
 	d.tell(ctx, reasonNoRoom, time.Time{}, false)
 }
 
+// leaps tells whether the Seq of an envelope is out of all proportion.
+func (d *driver) leaps(events []wire.Envelope) bool {
+	at := max(d.seen, d.durable, d.confirm)
+	return slices.ContainsFunc(events, func(e wire.Envelope) bool { return e.Seq > at+maxLeap })
+}
+
 // intake gives envelopes to the ledger. When it fails, or a host does not wait for its
 // cursor (RH56), the host is made to send them again.
 func (d *driver) intake(ctx context.Context, events []wire.Envelope) {
 	if len(events) == 0 || ctx.Err() != nil {
 		return // a link that has ended brings nothing more: its host sends it again
 	}
-	if d.ahead.full() {
-		d.s.reg.log.Warn("hosts: a host does not wait for its cursor", "run", d.runID, "host", d.s.host.ID)
+	if d.ahead.full() || d.leaps(events) {
+		d.s.reg.log.Warn("hosts: a host does not wait for its cursor, or leaps ahead", "run", d.runID, "host", d.s.host.ID)
 		d.reattach()
 		d.attachAt = d.s.reg.now().Add(maxPause)
 		return

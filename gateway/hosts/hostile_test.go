@@ -256,6 +256,33 @@ func TestDecision8_APromptGoesOutOnlyOnceItCountsAsSent(t *testing.T) {
 	})
 }
 
+// TestRH48_ARunIsNotMadeUselessByALeap: with its cursor at the greatest number it would
+// take no event any more, whoever is its host later.
+func TestRH48_ARunIsNotMadeUselessByALeap(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		h := g.dial("host_1")
+		turn := g.prompt("run_1")
+		g.wake("run_1")
+		h.take("run_1")
+		h.say("run_1", turn, 1, wire.EventTurnStarted)
+		h.say("run_1", turn, wire.MaxSeq, wire.EventItemDelta)
+		pass(10 * time.Second)
+		for {
+			if _, ok := h.next().(wire.Attach); ok {
+				break
+			}
+		}
+		h.send(wire.Attached{RunID: "run_1", RuntimeCursor: wire.MaxSeq})
+		pass(10 * time.Second)
+		if r := g.snapshot("run_1"); r.cursor != 1 || !slices.Equal(r.taken, []uint64{1}) {
+			t.Errorf("cursor %d, taken in %v", r.cursor, r.taken)
+		}
+		_ = h.conn.Close(link.Ending{})
+		h.ends.Wait()
+	})
+}
+
 // TestRH19_RH20_ACatalogIsTakenAsFarAsItIsSafe: names that no command could hold, and
 // texts that a database or a terminal stumbles over, reach nobody.
 func TestRH19_RH20_ACatalogIsTakenAsFarAsItIsSafe(t *testing.T) {
