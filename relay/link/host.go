@@ -19,7 +19,8 @@ const maxQueuedPerRun = 256
 type HostOptions struct {
 	// Logger gets what the other end is not told; nil discards it.
 	Logger *slog.Logger
-	// Silence is how long the gateway may be silent; 0 is MaxSilence.
+	// Silence is how long the gateway may be silent; 0 is MaxSilence. It is at least two
+	// of the heartbeats that the gateway wishes.
 	Silence time.Duration
 	// Linked is told that the gateway welcomed the host; nil is told nothing.
 	Linked func(wire.Welcome)
@@ -55,9 +56,9 @@ func ServeHost(ctx context.Context, conn Conn, host Host, o HostOptions) (err er
 	}
 	work, stop := context.WithCancelCause(ctx)
 	s.capabilities, s.stop = welcome.Capabilities, exceptClosed(stop)
-	s.goroutines.Go(func() {
-		s.stop(s.beat(work, time.Duration(welcome.HeartbeatMs)*time.Millisecond))
-	})
+	every := time.Duration(welcome.HeartbeatMs) * time.Millisecond
+	s.silence = max(s.silence, 2*every) // the gateway says how seldom it speaks
+	s.goroutines.Go(func() { s.stop(s.beat(work, every)) })
 	s.goroutines.Go(func() { s.publish(work) })
 	stop(s.read(work))
 	s.goroutines.Wait()

@@ -156,3 +156,31 @@ func TestF08_ASlowLineIsNoVanishedPeer(t *testing.T) {
 		}
 	})
 }
+
+// A gateway that speaks more seldom than its host expects, by its settings, is not
+// silent: its welcome says how often it speaks.
+func TestF08_AGatewayThatSpeaksSeldomIsNotSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemnet(t)
+		host, gateway, _ := n.connect()
+		ctx, stop := context.WithCancel(t.Context())
+		ends := make(chan error, 2)
+		go func() { ends <- link.ServeHost(ctx, host, newScriptedHost(), link.HostOptions{}) }()
+		session, err := link.Open(ctx, gateway, link.SessionOptions{Heartbeat: 10 * time.Minute, Silence: 20 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ends <- session.Serve(ctx, newRecorder()) }()
+		// The two tick at different moments of their ten minutes.
+		select {
+		case err := <-ends:
+			t.Errorf("the link ended: %v", err)
+			ends <- err
+		case <-time.After(3 * time.Hour):
+		}
+		stop()
+		<-ends
+		<-ends
+	})
+}
