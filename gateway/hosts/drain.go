@@ -46,18 +46,24 @@ func (s *session) rouse() {
 	}
 }
 
-// tellDrain keeps the host told whether it is to drain, until the link ends.
+// tellDrain keeps the host told whether it is to drain, until the link ends. A prompt
+// goes out only behind the word that it need not any more.
 func (s *session) tellDrain(ctx context.Context) {
 	told := false
 	for {
 		s.reg.mu.Lock()
 		wanted := s.host.Draining
+		s.asked = s.asked || wanted
 		s.reg.mu.Unlock()
 		if wanted != told {
 			if s.link.Drain(ctx, drainReason, !wanted) != nil {
 				return // the link has ended, and its reader says why
 			}
 			told = wanted
+			s.reg.mu.Lock()
+			s.asked = told
+			s.rouse()
+			s.reg.mu.Unlock()
 		}
 		select {
 		case <-s.turned:
@@ -85,7 +91,7 @@ func (s *session) unfit(generation int, replay bool) wire.Code {
 	}
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	if s.host.drains() && !replay {
+	if (s.host.drains() || s.asked) && !replay {
 		return gateway.CodeHostDraining
 	}
 	return ""

@@ -71,14 +71,15 @@ func (r *Registry) routeOnce(runID string) (away bool, err error) {
 		r.log.Error("hosts: the host of a run is not known", "run", runID, "error", err)
 		return false, err
 	}
+	return r.settleOn(runID, hostID, idle)
+}
+
+func (r *Registry) settleOn(runID, hostID string, idle bool) (away bool, err error) {
 	away, lost := r.hand(runID, hostID)
-	switch {
-	case idle:
-		return false, nil
-	case lost:
+	if lost && !idle {
 		return false, r.end(runID)
 	}
-	return away, nil
+	return away && !idle, nil
 }
 
 // hand gives a run to the driver of its host. lost tells that the host was revoked: a

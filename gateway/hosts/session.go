@@ -39,6 +39,7 @@ type session struct {
 	expelled error // why this end gave the link up, nil if it did not
 	orderly  bool
 	draining bool // the host drains by its own wish
+	asked    bool // the host was told to drain, and not yet that it need not any more
 	begun    bool // the runs that were open when the host linked are driven
 	runs     map[string]*driver
 	// owing is what the host still holds of runs from earlier links; their next drivers
