@@ -354,8 +354,8 @@ func TestTerminal_LoginAndExitCodes(t *testing.T) {
 		out         string
 	}{
 		{"argument", "", nil, []string{"--model", "counter", "hi"}, 0, counted(5)},
-		{"standard input", "hi\n", nil, []string{"--thread", "last"}, 0, counted(5)},
 		{"token file", "hi\n", nil, []string{"--token-file", tokenFile, "--url", in.url}, 0, counted(5)},
+		{"the last of some threads", "hi\n", nil, []string{"--thread", "last"}, 0, counted(5)},
 		{"unknown model", "", nil, []string{"--model", "nope", "hi"}, 7, ""},
 		{"unknown assistant", "", nil, []string{"--assistant", "nobody", "hi"}, 7, ""},
 		{"unknown thread", "", nil, []string{"--thread", newID(), "hi"}, 7, ""},

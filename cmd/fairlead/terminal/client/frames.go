@@ -201,12 +201,16 @@ type openReply struct {
 	Turn   *liveTurn  `json:"turn"`
 }
 
-// inbound is any frame of the server.
-type inbound struct {
+// answer is what is common to replies; a frame without OK is none. Each kind of reply
+// has keys of its own, which a push may have with another meaning.
+type answer struct {
 	Re    string          `json:"re"`
 	OK    *bool           `json:"ok"`
 	Error *wire.ErrorBody `json:"error"`
+}
 
+// inbound is any push.
+type inbound struct {
 	Type     string `json:"type"`
 	ThreadID string `json:"threadId"`
 	TurnID   string `json:"turnId"`

@@ -237,28 +237,32 @@ func (s *Session) say(c *call) {
 
 // Receive takes a frame of the server. What is not understood is ignored.
 func (s *Session) Receive(raw []byte, now time.Time) {
-	var f inbound
-	if err := json.Unmarshal(raw, &f); err != nil {
+	var a answer
+	if err := json.Unmarshal(raw, &a); err != nil {
 		return
 	}
-	if f.OK != nil {
-		s.reply(&f, raw, now)
+	if a.OK != nil {
+		s.reply(&a, raw, now)
+		return
+	}
+	var f inbound
+	if err := json.Unmarshal(raw, &f); err != nil {
 		return
 	}
 	s.push(&f)
 	s.pump(now)
 }
 
-func (s *Session) reply(f *inbound, raw []byte, now time.Time) {
-	i := slices.IndexFunc(s.pending, func(c *call) bool { return f.Re != "" && c.id == f.Re })
+func (s *Session) reply(a *answer, raw []byte, now time.Time) {
+	i := slices.IndexFunc(s.pending, func(c *call) bool { return a.Re != "" && c.id == a.Re })
 	if i < 0 {
-		i = s.tooLarge(f)
+		i = s.tooLarge(a)
 	}
 	if i < 0 {
 		return
 	}
 	c := s.pending[i]
-	e := asError(f)
+	e := asError(a)
 	if pause, again := c.again(e); again {
 		c.said, c.due = false, now.Add(pause)
 		if s.tell.PutOff != nil {
@@ -276,21 +280,21 @@ func (s *Session) reply(f *inbound, raw []byte, now time.Time) {
 
 // tooLarge finds the message that a refusal without an id is about: replies come
 // in order, and only a message can be as large.
-func (s *Session) tooLarge(f *inbound) int {
-	if f.Re != "" || f.Error == nil || f.Error.Code != wire.CodeFrameTooLarge {
+func (s *Session) tooLarge(a *answer) int {
+	if a.Re != "" || a.Error == nil || a.Error.Code != wire.CodeFrameTooLarge {
 		return -1
 	}
 	return slices.IndexFunc(s.pending, func(c *call) bool { return c.said && c.inOrder })
 }
 
-func asError(f *inbound) *wire.Error {
-	if *f.OK {
+func asError(a *answer) *wire.Error {
+	if *a.OK {
 		return nil
 	}
-	if f.Error == nil {
+	if a.Error == nil {
 		return wire.NewError(wire.CodeInternal, "The server gave no reason.")
 	}
-	b := f.Error
+	b := a.Error
 	return &wire.Error{
 		Code: b.Code, Message: b.Message, Retryable: b.Retryable, Fields: b.Fields,
 		RetryAfter: time.Duration(b.RetryAfterMs) * time.Millisecond, Limit: b.Limit,

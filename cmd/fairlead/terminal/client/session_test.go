@@ -304,6 +304,24 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	}
 }
 
+func TestAReplyMayHaveKeysOfAPush(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.connect("e1")
+	var next string
+	r.session.Call(client.Command{Type: "threads.list", Limit: 1}, func(reply client.Reply, _ *wire.Error) {
+		var list struct {
+			Next string `json:"next"`
+		}
+		reply.Into(&list)
+		next = list.Next
+	})
+	r.receive(`{"re":%q,"ok":true,"threads":[],"next":"MTc5","text":7}`, r.one("threads.list").ID)
+	if next != "MTc5" {
+		t.Errorf("the next page is %q", next)
+	}
+}
+
 func TestAFrameThatIsTooLargeIsTheMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
