@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -139,5 +140,22 @@ func TestRH45_ARevokedProcessHasItsOwnExitCode(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "has revoked this host") || strings.Contains(log.String(), "lost\nlaptop") {
 		t.Errorf("log is\n%s", log)
+	}
+}
+
+// TestF12_ASignalWhileAServerStartsIsNoFault: who stops it at once is not told that its
+// stores are damaged.
+func TestF12_ASignalWhileAServerStartsIsNoFault(t *testing.T) {
+	t.Parallel()
+	d, m := newDoorway(t), newMachine(t)
+	m.joined(d)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, args := range [][]string{{"host", "run"}, {"serve", "--listen", "127.0.0.1:0"}} {
+		var out, errs strings.Builder
+		code := run(stopped, args, stdio{In: strings.NewReader(""), Out: &out, Err: &errs, Environ: m.environ()})
+		if code != exitDone || strings.Contains(errs.String(), "fairlead:") {
+			t.Errorf("%v: exit code %d\n%s", args, code, errs.String())
+		}
 	}
 }

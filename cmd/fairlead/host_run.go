@@ -101,6 +101,8 @@ func (r *hostRunner) run(ctx context.Context, cfg *config) (err error) {
 	if err := makeDataDir(cfg.DataDir); err != nil {
 		return err
 	}
+	serving := false
+	defer func() { err = unlessStopped(ctx, serving, err) }()
 	cfg.Host.Name = hostName(cfg, "")
 	if r.parts, err = openHost(ctx, cfg, log); err != nil {
 		return err
@@ -112,6 +114,7 @@ func (r *hostRunner) run(ctx context.Context, cfg *config) (err error) {
 	if _, err := parseGatewayURL(r.id.URL, r.id.Insecure); err != nil {
 		return fmt.Errorf("gateway of this host: %w", err)
 	}
+	serving = true
 	r.client = newGatewayClient(r.id.URL)
 	defer r.client.close()
 	stopWatchdog := r.sd.watchdog(ctx, r.parts)

@@ -33,6 +33,8 @@ func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err er
 	if err := makeDataDir(cfg.DataDir); err != nil {
 		return err
 	}
+	serving := false
+	defer func() { err = unlessStopped(ctx, serving, err) }()
 	if paths := cfg.elsewhere(); len(paths) > 0 {
 		log.WarnContext(ctx, "settings name models that only hosts on other machines can have", "settings", paths)
 	}
@@ -58,7 +60,17 @@ func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err er
 	if err := announce(ctx, std, gw, public); err != nil {
 		return err
 	}
+	serving = true
 	return serve(ctx, cfg, host, gw, listener, log)
+}
+
+// unlessStopped is err, but for a program that was told to end while it started: what
+// it had not opened yet says nothing of its stores.
+func unlessStopped(ctx context.Context, serving bool, err error) error {
+	if err != nil && !serving && ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // serve runs everything. The order of the end (F12): no turn is started any more,
