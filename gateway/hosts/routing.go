@@ -65,16 +65,14 @@ func (r *Registry) route(runID string) {
 func (r *Registry) routeOnce(runID string) (away bool, err error) {
 	hostID, idle, err := r.ledger.HostOf(r.work, runID)
 	switch {
-	case wire.CodeOf(err) == wire.CodeNotFound || r.work.Err() != nil:
+	case wire.CodeOf(err) == wire.CodeNotFound:
 		return false, nil
 	case err != nil:
-		r.log.Error("hosts: the host of a run is not known", "run", runID, "error", err)
+		if r.work.Err() == nil {
+			r.log.Error("hosts: the host of a run is not known", "run", runID, "error", err)
+		}
 		return false, err
 	}
-	return r.settleOn(runID, hostID, idle)
-}
-
-func (r *Registry) settleOn(runID, hostID string, idle bool) (away bool, err error) {
 	away, lost := r.hand(runID, hostID)
 	if lost && !idle {
 		return false, r.end(runID)
