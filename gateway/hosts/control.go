@@ -69,31 +69,39 @@ func (c *Control) permit(ctx context.Context, a wire.Attach) error {
 	return wire.NewError(wire.CodeForbidden, "This run is not open to control planes.")
 }
 
-// Command sends a command of an attached run; Ack of the events answers.
+// Command sends a command of an attached run; Ack of the events answers. Errors: those of
+// send; rate_limited while too many are not answered.
 func (c *Control) Command(ctx context.Context, m wire.CommandMessage) error {
-	return c.send(ctx, m.RunID, func(s *session) error { return s.link.Command(ctx, m) })
+	return c.send(ctx, m.RunID, func(run *controlRun) error {
+		if !run.ask() {
+			return tooMuch()
+		}
+		if err := run.s.link.Command(ctx, m); err != nil {
+			run.unask()
+			return offline()
+		}
+		return nil
+	})
 }
 
 // Cursor retires the envelopes of an attached run up to cursor (RH49).
 func (c *Control) Cursor(ctx context.Context, runID string, cursor uint64) error {
-	return c.send(ctx, runID, func(s *session) error { return s.link.Cursor(ctx, runID, cursor) })
+	return c.send(ctx, runID, func(run *controlRun) error { return linked(run.s.link.Cursor(ctx, runID, cursor)) })
 }
 
 // Detach ends the attachment of a run.
 func (c *Control) Detach(ctx context.Context, runID string) error {
-	return c.send(ctx, runID, func(s *session) error {
+	return c.send(ctx, runID, func(run *controlRun) error {
 		c.reg.mu.Lock()
-		if run := c.runs[runID]; run != nil && run.s == s {
-			run.disown(c)
-		}
+		run.disown(c)
 		c.reg.mu.Unlock()
-		return s.link.Detach(ctx, runID)
+		return linked(run.s.link.Detach(ctx, runID))
 	})
 }
 
 // send does what a connection asks of one of its runs. Errors: relay_run_not_authorized
 // if it does not hold the run; host_offline if the link has ended.
-func (c *Control) send(ctx context.Context, runID string, do func(*session) error) error {
+func (c *Control) send(ctx context.Context, runID string, do func(*controlRun) error) error {
 	c.reg.mu.Lock()
 	run := c.runs[runID]
 	if run == nil {
@@ -110,7 +118,11 @@ func (c *Control) send(ctx context.Context, runID string, do func(*session) erro
 	if !run.ownedBy(c) {
 		return notAttached()
 	}
-	if do(run.s) != nil {
+	return do(run)
+}
+
+func linked(err error) error {
+	if err != nil {
 		return offline()
 	}
 	return nil
@@ -146,6 +158,14 @@ func (c *Control) Close() {
 
 func notAttached() error {
 	return wire.NewError(wire.CodeRunNotAuthorized, "This run is not attached.")
+}
+
+// tooMuch keeps a control plane from what a host takes for misuse, and ends the link for:
+// that of everybody else too.
+func tooMuch() error {
+	e := wire.NewError(wire.CodeRateLimited, "The relay host has not answered what was sent before. Send less at once.")
+	e.RetryAfter = minPause
+	return e
 }
 
 func offline() error { return wire.NewError(wire.CodeHostOffline, "The relay host is not linked.") }

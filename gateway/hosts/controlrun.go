@@ -8,6 +8,13 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
+// Bounds of what a host was sent for a run and has not answered. With the cursors and
+// detaches in between they stay below what a host takes.
+const (
+	maxUnanswered = 64
+	maxAwaiting   = 16
+)
+
 // controlRun is a run of a control plane on one link. It outlives its owner only
 // while somebody uses it.
 type controlRun struct {
@@ -25,6 +32,8 @@ type controlRun struct {
 	// awaiting counts the attaches that the host has not answered: until then what
 	// comes is of an attachment that was replaced.
 	awaiting int
+	// unanswered counts the commands that the host has not answered.
+	unanswered int
 }
 
 // enter finds the run of an attach on the link of its target.
@@ -117,6 +126,8 @@ func (c *Control) own(run *controlRun) (older *Control, err error) {
 		return nil, offline()
 	case run.owner != nil && run.owner.holder != c.holder:
 		return nil, wire.NewError(wire.CodeForbidden, "This run is attached by another account.")
+	case run.awaiting >= maxAwaiting:
+		return nil, tooMuch()
 	}
 	if older = run.owner; older == c {
 		older = nil
@@ -191,11 +202,34 @@ func (run *controlRun) tell(say func(gateway.ControlEvents)) {
 func (run *controlRun) answered() *Control {
 	run.s.reg.mu.Lock()
 	defer run.s.reg.mu.Unlock()
-	run.awaiting = max(run.awaiting-1, 0)
+	run.awaiting, run.unanswered = max(run.awaiting-1, 0), 0 // the host takes the messages of a run in order
 	if run.awaiting > 0 {
 		return nil
 	}
 	return run.owner
+}
+
+// ask counts a command, if one more may be sent.
+func (run *controlRun) ask() bool {
+	run.s.reg.mu.Lock()
+	defer run.s.reg.mu.Unlock()
+	if run.unanswered >= maxUnanswered {
+		return false
+	}
+	run.unanswered++
+	return true
+}
+
+// unask takes back a command that was answered, or not sent.
+func (run *controlRun) unask() {
+	run.s.reg.mu.Lock()
+	defer run.s.reg.mu.Unlock()
+	run.unanswered = max(run.unanswered-1, 0)
+}
+
+func (run *controlRun) acknowledged(m wire.Ack) {
+	run.unask()
+	run.tell(func(e gateway.ControlEvents) { e.Ack(m) })
 }
 
 func (run *controlRun) attached(m wire.Attached) {

@@ -319,3 +319,77 @@ func TestRH19_RH20_ACatalogIsTakenAsFarAsItIsSafe(t *testing.T) {
 		l.cut()
 	})
 }
+
+// TestF10_AControlPlaneThatFloodsARunEndsNoLink: a host takes too many messages of a run
+// that wait for misuse, and the link is everybody's.
+func TestF10_AControlPlaneThatFloodsARunEndsNoLink(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, g *rig) {
+		goOn := make(chan struct{})
+		held := &heldHost{relayHost: g.host, goOn: goOn}
+		l := g.connectAs(held)
+		p := &plane{}
+		c := g.registry.OpenControl("ann", p)
+		_, err := c.Attach(t.Context(), attachOf("r", 0))
+		check(t, err)
+		p.want(t, "attached r at 0")
+		refused := 0
+		for seq := range uint64(300) {
+			err := c.Command(t.Context(), commandOf("r", seq+1))
+			if err != nil && wire.CodeOf(err) != wire.CodeRateLimited {
+				t.Fatal(err)
+			}
+			if err != nil {
+				refused++
+			}
+			check(t, c.Cursor(t.Context(), "r", seq))
+			synctest.Wait()
+		}
+		for range 300 {
+			if _, err := c.Attach(t.Context(), attachOf("r", 0)); err != nil && wire.CodeOf(err) != wire.CodeRateLimited {
+				t.Fatal(err)
+			}
+			_ = c.Detach(t.Context(), "r") // the link is asked below
+			synctest.Wait()
+		}
+		if refused == 0 || g.row("host_1").State != gateway.HostOnline {
+			t.Errorf("%d commands were refused, the host is %s", refused, g.row("host_1").State)
+		}
+		close(goOn)
+		synctest.Wait()
+		_, err = c.Attach(t.Context(), attachOf("r", 0))
+		check(t, err)
+		synctest.Wait()
+		p.heard()
+		check(t, c.Command(t.Context(), commandOf("r", 1000)))
+		if told := p.heard(); !slices.Contains(told, "ack r 1000 applied") {
+			t.Errorf("after the flood it is told %q", told)
+		}
+		c.Close()
+		l.cut()
+	})
+}
+
+// heldHost takes no command until goOn is closed.
+type heldHost struct {
+	*relayHost
+	goOn chan struct{}
+}
+
+func (h *heldHost) Attach(ctx context.Context, a wire.Attach, capabilities []string) (link.Attachment, error) {
+	got, err := h.relayHost.Attach(ctx, a, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return &heldAttachment{Attachment: got, goOn: h.goOn}, nil
+}
+
+type heldAttachment struct {
+	link.Attachment
+	goOn chan struct{}
+}
+
+func (a *heldAttachment) Command(ctx context.Context, m wire.CommandMessage) wire.Ack {
+	<-a.goOn
+	return a.Attachment.Command(ctx, m)
+}

@@ -206,7 +206,9 @@ type linked struct {
 	err                   error // why Serve returned
 }
 
-func (g *rig) connect(h *relayHost) *linked {
+func (g *rig) connect(h *relayHost) *linked { return g.connectAs(h) }
+
+func (g *rig) connectAs(h link.Host) *linked {
 	l := &linked{}
 	l.hostConn, l.gatewayConn = link.Pipe()
 	ctx, stop := context.WithCancel(context.Background())
@@ -214,7 +216,7 @@ func (g *rig) connect(h *relayHost) *linked {
 	l.ends.Go(func() { _ = link.ServeHost(ctx, l.hostConn, h, link.HostOptions{}) })
 	l.ends.Go(func() {
 		defer stop()
-		l.err = g.registry.Serve(context.Background(), h.id, l.gatewayConn)
+		l.err = g.registry.Serve(context.Background(), h.Hello().HostID, l.gatewayConn)
 	})
 	synctest.Wait()
 	return l

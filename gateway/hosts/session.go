@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/relay/link"
 	"github.com/fairlead/fairlead/relay/wire"
 )
@@ -268,7 +267,7 @@ func (s *session) Refused(m wire.Refused) {
 }
 
 func (s *session) Ack(m wire.Ack) {
-	if s.controlled(m.RunID, func(c *controlRun) { c.tell(func(e gateway.ControlEvents) { e.Ack(m) }) }) {
+	if s.controlled(m.RunID, func(c *controlRun) { c.acknowledged(m) }) {
 		return
 	}
 	if m.Error != nil {
