@@ -145,7 +145,7 @@ func DecodeControl(raw []byte) (ControlFrame, error) {
 	case first[0] != '{':
 		return nil, NewError(CodeBadRequest, "A frame is one JSON object.")
 	}
-	n, err := parseJSON(raw)
+	n, err := parseBounded(raw, maxControlValues)
 	if err != nil {
 		return nil, NewError(CodeBadRequest, syntaxFault(CodeBadRequest, err).Message)
 	}
@@ -159,6 +159,10 @@ func DecodeControl(raw []byte) (ControlFrame, error) {
 	}
 	return f, decodeNode(CodeBadRequest, n, f)
 }
+
+// maxControlValues bounds the JSON values of one frame, far above those of the largest
+// command.
+const maxControlValues = 1 << 16
 
 func newControlFrame(kind string) ControlFrame {
 	switch kind {

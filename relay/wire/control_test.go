@@ -122,3 +122,13 @@ func equalJSON(t *testing.T, a, b []byte) bool {
 	}
 	return reflect.DeepEqual(x, y)
 }
+
+// TestRH51_AFrameOfManyValuesIsRefusedBeforeItFillsMemory: 8 MiB of small values would be
+// 2 GiB in memory.
+func TestRH51_AFrameOfManyValuesIsRefusedBeforeItFillsMemory(t *testing.T) {
+	t.Parallel()
+	frame := []byte(`{"type":"command","runId":"r","seq":1,"command":{"x":[` + strings.Repeat("0,", 100_000) + `0]}}`)
+	if _, err := wire.DecodeControl(frame); wire.CodeOf(err) != wire.CodeBadRequest {
+		t.Errorf("%v", err)
+	}
+}
