@@ -181,7 +181,10 @@ func (l hostListCmd) Run(ctx context.Context, c *cli, std stdio) error {
 		return table(std, "NAME\tID\tSTATE\tLABELS\tVERSION\tSEEN", len(lines), func(i int) string {
 			l := lines[i]
 			seen := "never"
-			if l.SeenAt != nil {
+			switch {
+			case l.Embedded:
+				seen = "built in"
+			case l.SeenAt != nil:
 				seen = *l.SeenAt
 			}
 			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", l.Name, l.ID, l.State, strings.Join(l.Labels, ","), l.Version, seen)

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,8 +103,18 @@ func TestAdminHost(t *testing.T) {
 		s.run(exitFailed, "admin", "host", verb, "--host", "box")
 	}
 	out, _ = s.run(exitDone, "admin", "host", "list")
-	if !strings.Contains(out, "revoked") || !strings.Contains(out, "never") {
+	if !strings.Contains(out, "revoked") || !strings.Contains(out, "never") || strings.Contains(out, "built in") {
 		t.Errorf("listed as\n%s", out)
+	}
+	own := hostDir(&config{DataDir: s.dir})
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := targetRef(own); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ = s.run(exitDone, "admin", "host", "list"); !strings.Contains(out, "built in") {
+		t.Errorf("with a host of its own listed as\n%s", out)
 	}
 }
 

@@ -30,12 +30,21 @@ func (c *config) shown() []shown {
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
-		out = append(out, shown{s.path, plain(v), c.origins.of(s.path)})
+		out = append(out, shown{s.path, plain(v), c.source(s.path)})
 	}
 	for i := range c.Host.Providers {
 		out = append(out, c.shownKey(i))
 	}
 	return out
+}
+
+// source is where the value of a setting comes from. A default that a section of the
+// file leaves in force is not the file's; what is in a list comes with the list.
+func (c *config) source(path string) string {
+	if _, named := c.origins[path]; !named && !strings.Contains(path, "[") {
+		return originDefault
+	}
+	return c.origins.of(path)
 }
 
 // shownKey tells of the key of one provider.

@@ -190,13 +190,13 @@ func TestPrecedence(t *testing.T) {
 		{"empty file, flag", mustRead(t, "# nothing\n", nil, flag), "flag", "--set host.name"},
 		{"key without a value", mustRead(t, "host:\n", nil), "embedded", "default"},
 	} {
-		source := c.cfg.origins.of("host.name")
-		if c.name == "key without a value" {
-			source = originDefault // of the section, which is there
-		}
+		source := c.cfg.source("host.name")
 		if c.cfg.Host.Name != c.value || !strings.HasSuffix(source, c.source) {
 			t.Errorf("%s: host.name = %q from %s", c.name, c.cfg.Host.Name, source)
 		}
+	}
+	if source := mustRead(t, file, nil).source("host.drain"); source != originDefault {
+		t.Errorf("host.drain, which the file does not name, comes from %s", source)
 	}
 	if cfg := mustRead(t, file, environ); cfg.Host.MaxInflight != 3 || cfg.Turn.PendingTimeout != 90*time.Minute {
 		t.Errorf("variables: %+v %+v", cfg.Host, cfg.Turn)

@@ -49,7 +49,7 @@ func (i *identity) authorization(nonce string) string {
 }
 
 var errNotJoined = errors.New("this host has not joined a gateway yet; an admin makes an invitation with " +
-	"`fairlead admin host invite`, then run `fairlead host join URL TOKEN` here")
+	"`fairlead admin host invite`, then run `fairlead host join URL TOKEN` with the data_dir that this command has")
 
 // readEnrolment gives nil for a folder that is not enrolled.
 func readEnrolment(dir string) (*enrolment, error) {
@@ -88,7 +88,7 @@ func loadIdentity(dir, hostID string) (*identity, error) {
 		return nil, err
 	}
 	if e == nil {
-		return nil, errNotJoined
+		return nil, fmt.Errorf("%s: %w", dir, errNotJoined)
 	}
 	if e.HostID != hostID {
 		return nil, wire.NewError(wire.CodeTargetMismatch, "This folder was enrolled as another host, to which its conversations belong. "+

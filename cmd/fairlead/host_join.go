@@ -105,7 +105,7 @@ func runHostJoin(ctx context.Context, cfg *config, std stdio, cmd hostJoinCmd) (
 	}
 	switch {
 	case joined.HostID != target:
-		return errors.New("the gateway answered for another host; nothing was kept (RH45)")
+		return errors.New("the gateway answered for another host; nothing was kept")
 	case old != nil && !cmd.Replace && joined.GatewayID != old.GatewayID:
 		return fmt.Errorf("%s is another gateway than the one that this host belongs to; nothing was kept. If that is right, use --replace", base)
 	}
@@ -118,7 +118,7 @@ func runHostJoin(ctx context.Context, cfg *config, std stdio, cmd hostJoinCmd) (
 	if _, err := keyInForce(dir, &e); err != nil {
 		return readable(err)
 	}
-	return announceJoined(std.Out, joined.Name, base)
+	return announceJoined(std.Out, joined.Name, base, cfg.DataDir)
 }
 
 // joinKey is the key to join with: the one in force, or, for a folder that is not
@@ -187,13 +187,14 @@ func hostName(cfg *config, name string) string {
 	return "relay host"
 }
 
-func announceJoined(w io.Writer, name, base string) error {
-	_, err := fmt.Fprintf(w, `Joined %s as %q.
+func announceJoined(w io.Writer, name, base, dataDir string) error {
+	_, err := fmt.Fprintf(w, `Joined %s as %q. What belongs to this host is in %s.
 
-Next: name this machine's providers under host.providers (docs/providers.md), then
+Next: name this machine's providers under host.providers (docs/providers.md), then,
+with the same data_dir,
 
   fairlead host run        serve that gateway from here
   fairlead host install    have systemd do it
-`, base, wire.ShownText(name))
+`, base, wire.ShownText(name), dataDir)
 	return err
 }

@@ -42,7 +42,7 @@ func TestRH44_AHostJoins(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit code %d\n%s", code, errs)
 	}
-	for _, want := range []string{`as "GPU box"`, "fairlead host run", "fairlead host install"} {
+	for _, want := range []string{`as "GPU box"`, m.data, "fairlead host run", "fairlead host install"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
