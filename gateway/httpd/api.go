@@ -24,6 +24,9 @@ import (
 // apiBase is where the API begins below the base path.
 const apiBase = "/api/v1"
 
+// maxOpenBody is what is read of a request without a credential.
+const maxOpenBody = 8 << 10
+
 // commandTimeout is how long something that changes may take.
 const commandTimeout = 30 * time.Second
 
@@ -178,6 +181,9 @@ func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, actor ga
 	caller := actor.CredentialID
 	if op.open {
 		caller = "address " + s.gate.ClientAddress(r)
+		// A stranger is read no more of than such a request can be: JSON takes far more
+		// memory than its text.
+		r.Body = http.MaxBytesReader(w, r.Body, maxOpenBody)
 		// Whatever credential a page sends along, it acts for nobody here.
 		if !s.gate.origins.check(r) {
 			s.auditRefusal(r)

@@ -355,6 +355,17 @@ func TestRH46_AJoinTakesTheListedFieldsAlone(t *testing.T) {
 	refused(t, h.p.call("POST", "/hosts/join", h.request(token), "Content-Type", "text/plain"), http.StatusUnsupportedMediaType, wire.CodeBadRequest)
 }
 
+// TestOfAStrangersBodyLittleIsRead: as JSON a body takes hundreds of times its size.
+func TestOfAStrangersBodyLittleIsRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, options{})
+	h := b.relayHost(t, "h1")
+	for _, path := range []string{"/hosts/join", "/hosts/challenge"} {
+		body := fields{"hostId": strings.Repeat("x", 9<<10)}
+		refused(t, h.p.call("POST", path, body), http.StatusRequestEntityTooLarge, wire.CodeFrameTooLarge)
+	}
+}
+
 func TestRH46_NoHostSecretIsWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, options{})
