@@ -16,9 +16,22 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go obey(signals, cancel)
 	code := run(ctx, os.Args[1:], stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()})
-	stop()
+	cancel()
 	os.Exit(code)
+}
+
+// obey lets the first signal end the program in good order, and the second at once,
+// however soon it follows. The exit code is the one that shells give to a signal.
+func obey(signals <-chan os.Signal, end context.CancelFunc) {
+	<-signals
+	end()
+	if s, ok := (<-signals).(syscall.Signal); ok {
+		os.Exit(128 + int(s))
+	}
+	os.Exit(exitFailed)
 }
