@@ -268,7 +268,7 @@ func (u *unit) install(std stdio, text string) error {
 	}
 	_, err := fmt.Fprintf(std.Out, `Wrote %s.
 
-Next, unless the host has joined its gateway already (the token is read from the terminal):
+Next, unless the host has joined its gateway already (paste the token, then Enter and Ctrl-D):
 
   %s
 
