@@ -67,10 +67,10 @@ func runServe(ctx context.Context, cfg *config, std stdio, cmd serveCmd) (err er
 // unlessStopped is err, but for a program that was told to end while it started: what
 // it had not opened yet says nothing of its stores.
 func unlessStopped(ctx context.Context, serving bool, err error) error {
-	if err != nil && !serving && ctx.Err() != nil {
-		return nil
+	if serving || ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // serve runs everything. The order of the end (F12): no turn is started any more,
