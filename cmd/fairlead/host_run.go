@@ -159,7 +159,7 @@ func (r *hostRunner) serve(ctx context.Context, cfg *config, log *slog.Logger) (
 	log.InfoContext(ctx, "host: serving", "gateway", r.id.URL, "host", r.id.HostID)
 
 	done, hangup := ctx.Done(), r.hangup
-	settled := make(chan error, 2)
+	left, drained := make(chan error, 1), make(chan error, 1)
 	for {
 		select {
 		case err := <-kept:
@@ -170,7 +170,7 @@ func (r *hostRunner) serve(ctx context.Context, cfg *config, log *slog.Logger) (
 			done, hangup, next = nil, nil, nil
 			r.sd.stopping("draining")
 			r.parts.host.Quiesce(string(wire.CodeShuttingDown))
-			goroutines.Go(func() { settled <- r.leave(work, cfg.Host.Drain, log) })
+			goroutines.Go(func() { left <- r.leave(work, cfg.Host.Drain, log) })
 		case <-hangup:
 			fresh := r.reread(ctx, cfg, log)
 			if fresh == nil {
@@ -178,21 +178,32 @@ func (r *hostRunner) serve(ctx context.Context, cfg *config, log *slog.Logger) (
 			}
 			if next == nil {
 				r.parts.host.Quiesce("settings_changed")
-				goroutines.Go(func() { r.drained(work, settled) })
+				goroutines.Go(func() { r.drained(work, cfg.Host.Drain, drained, log) })
 			}
 			next = fresh
-		case err := <-settled:
-			if err != nil || next != nil || done == nil {
+		case err := <-left:
+			return nil, err
+		case err := <-drained:
+			if err != nil || next != nil {
 				return next, err
 			}
 		}
 	}
 }
 
-// drained tells when the host owes nothing any more, however long that takes: turns
-// are not cut for new settings.
-func (r *hostRunner) drained(work context.Context, settled chan<- error) {
-	if err := r.parts.host.Settled(work); work.Err() == nil {
+// drained tells when the host owes nothing any more: turns are not cut for new
+// settings, however long they take. What is merely not acknowledged is waited for no
+// longer than patience, since it is kept, and whose it is may never come back.
+func (r *hostRunner) drained(work context.Context, patience time.Duration, settled chan<- error, log *slog.Logger) {
+	err := r.settled(work, patience)
+	for errors.Is(err, context.DeadlineExceeded) && r.parts.host.Room().Inflight > 0 {
+		err = r.settled(work, patience)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.WarnContext(work, "host: not everything was acknowledged; it is kept and sent again", "error", err)
+		err = nil
+	}
+	if work.Err() == nil {
 		settled <- err
 	}
 }

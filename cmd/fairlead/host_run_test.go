@@ -338,3 +338,23 @@ func TestRH61_ASignalToEndDuringAReload(t *testing.T) {
 		t.Errorf("the reload was cut: %v", err)
 	}
 }
+
+// TestRH61_NobodyWhoIsGoneHoldsAReloadUp: the gateway or the control plane of a run may
+// never come back to acknowledge what the host keeps for it. That is kept over a reload as
+// over a restart; to take no prompt for ever would help nobody.
+func TestRH61_NobodyWhoIsGoneHoldsAReloadUp(t *testing.T) {
+	t.Parallel()
+	d, m := newDoorway(t), newMachine(t)
+	m.joined(d)
+	s := m.serve()
+	l := got(t, "the link", d.links)
+	l.attachDemo(t, 0, "")
+	applied(t, l.prompt(t, 1, 1, "count to 2"))
+	all := l.until(t, wire.EventTurnCompleted)
+	s.hangup <- os.Interrupt
+	l = got(t, "the link with the new settings", d.links)
+	l.attachDemo(t, 0, "")
+	if again := l.until(t, wire.EventTurnCompleted); mustJSON(t, again) != mustJSON(t, all) {
+		t.Errorf("what was kept is %s, before %s", mustJSON(t, again), mustJSON(t, all))
+	}
+}
