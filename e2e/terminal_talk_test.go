@@ -51,7 +51,7 @@ func (k *typist) shows(text string, times int) {
 func TestTerminal_ATalk(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	in := newInstall(t, p.URL, model{"counter", "count:400+delay=3ms"})
+	in := newInstall(t, p.URL, model{"counter", "count:9000+delay=3ms"})
 	in.start()
 	token := in.user("talk@example.com")
 	k := newTypist(t, in, token)
@@ -61,7 +61,10 @@ func TestTerminal_ATalk(t *testing.T) {
 	k.shows("21 22 23", 1)
 	k.types("/now louder\r")
 	k.shows("» louder", 1)
-	k.shows("31 32 33", 2)
+	k.screen.until(t, "the answer to that", func(s string) bool {
+		_, after, _ := strings.Cut(s, "» louder")
+		return strings.Contains(after, "31 32 33")
+	})
 	k.types("second\r")
 	k.shows("1 waiting (/queue)", 1)
 	k.types("\x1b[200~third\rwith two lines\x1b[201~\r")
