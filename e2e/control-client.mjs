@@ -7,6 +7,10 @@
 // deltas, interrupts, loses its connection in the middle of a second turn, resumes, and
 // prints what it holds as JSON. It exits with 1 and says why if anything is not as the
 // contract has it.
+//
+// It is plain JavaScript as a stranger would write it: types would say what this
+// project knows, and the program must not.
+// @ts-nocheck
 import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
 import https from 'node:https';
