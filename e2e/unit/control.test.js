@@ -23,7 +23,7 @@ test('the client of the contract takes every golden push', () => {
   assert.equal(run.cursor, 44);
   assert.equal(run.turn('local_turn_bbbbbbbbbbbbbbbbbbbbbbbb').text, '<b>1</b> & 2\u2028');
   assert.equal(run.acks.get(2).error.code, 'relay_inference_busy');
-  assert.partialDeepStrictEqual(run.goaway, { retryAfterMs: 1500 });
+  assert.equal(Object(run.goaway).retryAfterMs, 1500);
 });
 
 test('RH48, RH49: a gap and a repetition with other bytes are found', () => {
