@@ -192,6 +192,7 @@ test('a stuck turn is ended from its binding, and the list is live', async ({ pa
   await expect(page.getByTestId('notice')).toHaveText('The turn is ended.');
   await expect(reservation).toContainText('ended_by_admin');
   await chat.done('cancelled');
+  await expect(chat.page.getByTestId('turn-chip')).toHaveText('stopped by an admin');
   await expect(page.locator('[data-live=state] h2')).toContainText('settled'); // by itself, when the host told the end
   await page.goto('/admin/bindings?state=open');
   await expect(page.getByTestId('table-bindings')).toContainText('No binding is like this.');

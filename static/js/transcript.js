@@ -119,7 +119,7 @@ export class Transcript {
       return meta;
     }
     meta.append(named);
-    if (item.status === 'cancelled') meta.append(h('span', { class: 'chip stopped', 'data-testid': 'turn-chip' }, 'stopped'));
+    if (item.status === 'cancelled') meta.append(h('span', { class: 'chip stopped', 'data-testid': 'turn-chip' }, item.reason === 'ended_by_admin' ? 'stopped by an admin' : 'stopped'));
     if (item.status === 'failed' || item.status === 'timeout') meta.append(h('span', { class: 'chip failed', 'data-testid': 'turn-chip' }, item.status));
     if (item.finish === 'tool_call_ignored') meta.append(h('span', {}, 'A tool call was left out'));
     if (item.finish === 'refused_in_part') meta.append(h('span', {}, 'The model declined a part'));

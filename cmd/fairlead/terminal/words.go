@@ -19,6 +19,7 @@ func causes() map[string]string {
 		"model_output_incomplete": "the output limit cut the answer", "model_output_empty": "the model answered with nothing",
 		"model_tool_call_unsupported": "the model asked for a tool", "model_failed": "the provider reported an error",
 		"no_host": "no host is set up to run models", "host_offline": "the host is offline", "host_lost": "the host went away",
+		"host_draining": "the host takes no new messages now", "host_outdated": "waiting for the host to be updated",
 		"host_restarted": "the host restarted during the answer", "turn_deadline": "the answer took longer than allowed",
 		"route_unavailable": "no provider of this model is ready", "insufficient_credits": "the organisation has no credits left",
 		"quota_exhausted": "the limit for today is reached", "no_room": "waiting for a free place on the host",
@@ -61,8 +62,14 @@ func ending(e *client.Event) string {
 		}
 		return explain(e.Finish)
 	case client.TurnCancelled:
+		if e.Reason == "ended_by_admin" {
+			return "stopped by an admin"
+		}
 		return "stopped"
 	case client.TurnTimeout:
+		if e.Error == string(wire.CodeHostLost) {
+			return "broke off: " + explain(e.Error)
+		}
 		return "ran out of time: " + explain(e.Error)
 	}
 	text := "failed: " + explain(e.Error)
