@@ -3,6 +3,7 @@ package chat_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -256,14 +257,9 @@ func TestPlacement_IsAskedForWithTheThreadsHost(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig) {
 		want := func(what, hostID string) {
 			t.Helper()
-			asked := r.routes.Asked()
-			if len(asked) == 0 {
-				t.Errorf("%s: nobody asked", what)
-			}
-			for _, at := range asked {
-				if at != (gateway.Placement{HostID: hostID, Generation: 2}) {
-					t.Errorf("%s: asked with %+v", what, at)
-				}
+			// Who drains the thread may ask once more for what was started already.
+			if asked := r.routes.Asked(); !slices.Contains(asked, gateway.Placement{HostID: hostID, Generation: 2}) {
+				t.Errorf("%s: asked with %+v", what, asked)
 			}
 		}
 		threadID, turnID := r.streaming("one")
