@@ -12,6 +12,10 @@ LINT    := $(GO) tool -modfile=.ci/lint.mod golangci-lint
 APT     := $(if $(filter-out 0,$(shell id -u)),sudo) apt-get
 BROWSER ?= /usr/bin/chromium
 
+# Everything but the race detector is built without cgo, as the program is
+# shipped, so that no package is compiled twice.
+export CGO_ENABLED := 0
+
 .PHONY: help run test build generate check-generated lint vuln unit browser bench setup setup-apt setup-go setup-npm
 
 help: ## list the targets
@@ -21,12 +25,13 @@ run: build ## build, start with the demo model and print the link to open
 	./$(BIN) serve
 
 build: ## build bin/fairlead
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/fairlead
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/fairlead
 
 test: setup check-generated lint unit browser vuln ## set up what is needed and run everything
 
-unit: ## Go tests with the race detector, black-box tests, JavaScript unit tests and types
-	TEST_POSTGRES=required $(GO) test -race -timeout 20m ./...
+# Without vet, which is a part of lint.
+unit: build ## Go tests with the race detector, black-box tests, JavaScript unit tests and types
+	CGO_ENABLED=1 TEST_POSTGRES=required E2E_BINARY=$(CURDIR)/$(BIN) $(GO) test -race -vet=off -timeout 20m ./...
 	npm run --silent test:unit
 	npm run --silent test:types
 

@@ -43,8 +43,8 @@ func TestF22_TheCheckerFindsEachKindOfDamage(t *testing.T) {
 	in.stop()
 	data := filepath.Join(in.dir, "data")
 	checker := filepath.Join(t.TempDir(), "checklogs")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", checker, "./checklogs").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := goBuild(ctx, checker, "./checklogs"); err != nil {
+		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(ctx, checker, data).CombinedOutput(); err != nil {
 		t.Fatalf("the sound folder: %v: %s", err, out)

@@ -119,9 +119,8 @@ func planeProgram(t *testing.T) string {
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, file)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := goBuild(t.Context(), program, file); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,12 +34,19 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "fairlead")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/fairlead")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building the binary:", err)
+	if err := goBuild(context.Background(), binary, "../cmd/fairlead"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// goBuild builds a program as it is shipped, without cgo.
+func goBuild(ctx context.Context, out, what string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", out, what)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", what, err, said)
+	}
+	return nil
 }

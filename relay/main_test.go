@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"flag"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,7 +16,14 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Each check of a schedule costs a hundred syncs; ask for more with -rapid.checks.
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		_ = flag.Set("rapid.checks", "30")
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // rig is a host on a real database, with a runtime and a store that do what a test
 // tells them.
