@@ -43,6 +43,7 @@ type sending struct {
 	eventID string // "" until the message was said
 	begun   bool
 	stopped bool
+	denied  bool // the reply to the message is that it was not taken
 	fault   error
 	lost    bool // a connection is missing
 }
@@ -56,7 +57,7 @@ type sink interface {
 	state(threadID, turnID, status, reason, retryAt string)
 	retract(threadID, turnID string, mine bool)
 	note(kind, text string)
-	end(o Outcome, threadID, turnID string)
+	end(o Outcome, code, threadID, turnID string)
 }
 
 // Run sends the message and waits for its end. When the context ends, the turn
@@ -76,6 +77,10 @@ func (o Once) Run(ctx context.Context) (Outcome, error) {
 	l := &loop{session: s.session, line: line, down: s.down, stop: s.stop, settled: s.settled}
 	err := l.run(ctx)
 	t := s.session.Thread()
+	if code, ok := s.refusedWith(err); ok {
+		s.out.end(Refused, code, threadID(t), "")
+		return Refused, err
+	}
 	if t == nil || s.eventID == "" {
 		return "", err
 	}
@@ -87,7 +92,7 @@ func (o Once) Run(ctx context.Context) (Outcome, error) {
 		outcome, err = Stopped, nil
 		s.out.note("stopped", "left before the end of the answer; it may go on at the server")
 	}
-	s.out.end(outcome, t.ID, s.turnID(t))
+	s.out.end(outcome, refusalCode(t, s.eventID), t.ID, s.turnID(t))
 	if err == nil && outcome == Completed {
 		err = out.err
 	}
@@ -121,6 +126,30 @@ func (s *sending) tells() client.Tell {
 			s.out.note("put_off", fmt.Sprintf("the server asks to wait (%s), again in %s", e.Code, pause.Round(time.Millisecond)))
 		},
 	}
+}
+
+// refusedWith tells whether err is a refusal after which nothing became of the
+// message, and its code. Of a message that was said and has no reply nobody can tell.
+func (s *sending) refusedWith(err error) (code string, ok bool) {
+	if s.eventID != "" && !s.denied {
+		return "", false
+	}
+	var command *wire.Error
+	var connection *client.RefusedError
+	switch {
+	case errors.As(err, &command):
+		return string(command.Code), true
+	case errors.As(err, &connection):
+		return string(connection.Code), true
+	}
+	return "", false
+}
+
+func threadID(t *client.Thread) string {
+	if t == nil {
+		return ""
+	}
+	return t.ID
 }
 
 func (s *sending) turnID(t *client.Thread) string {
@@ -241,7 +270,7 @@ func (s *sending) send() {
 	s.Draft.UserMessage = client.Text(s.Prompt)
 	s.eventID = s.session.Send(s.Draft, func(r client.Receipt, e *wire.Error) {
 		if e != nil {
-			s.fault = e
+			s.denied, s.fault = true, e
 			return
 		}
 		s.out.receipt(r)

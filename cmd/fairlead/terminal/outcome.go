@@ -43,6 +43,14 @@ func outcomeOf(t *client.Thread, eventID string) Outcome {
 	return Failed
 }
 
+// refusalCode is why the message never became a turn, "" if it may or did.
+func refusalCode(t *client.Thread, eventID string) string {
+	if m := t.Message(eventID); m != nil && m.Fate == client.Refused {
+		return m.Error
+	}
+	return ""
+}
+
 // Refusal says why the server refused a command; ok is false for any other error.
 func Refusal(err error) (text string, ok bool) {
 	var e *wire.Error

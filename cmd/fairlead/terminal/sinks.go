@@ -21,8 +21,8 @@ type plainSink struct {
 	reason string // the last one that was told
 }
 
-func (p *plainSink) thread(string)               {}
-func (p *plainSink) end(Outcome, string, string) { p.endLine() }
+func (p *plainSink) thread(string)                 {}
+func (p *plainSink) end(_ Outcome, _, _, _ string) { p.endLine() }
 
 func (p *plainSink) receipt(r client.Receipt) {
 	switch r.Disposition {
@@ -114,6 +114,7 @@ type jsonLine struct {
 	Mine     *bool           `json:"mine,omitempty"`
 	Note     string          `json:"note,omitempty"`
 	Outcome  Outcome         `json:"outcome,omitempty"`
+	Code     string          `json:"code,omitempty"`
 }
 
 func (j *jsonSink) thread(id string) { writeJSON(j.out, jsonLine{Type: "thread", ThreadID: id}) }
@@ -148,8 +149,8 @@ func (j *jsonSink) note(kind, text string) {
 	writeJSON(j.out, jsonLine{Type: "note", Note: kind, Text: text})
 }
 
-func (j *jsonSink) end(o Outcome, threadID, turnID string) {
-	writeJSON(j.out, jsonLine{Type: "end", Outcome: o, ThreadID: threadID, TurnID: turnID})
+func (j *jsonSink) end(o Outcome, code, threadID, turnID string) {
+	writeJSON(j.out, jsonLine{Type: "end", Outcome: o, Code: code, ThreadID: threadID, TurnID: turnID})
 }
 
 // writeJSON writes a line that is as harmless as any other output: encoding/json

@@ -47,7 +47,10 @@ const (
 var ErrLogin = errors.New("the server does not accept the token: log in again with fairlead chat --login URL, or give another token")
 
 // RefusedError says that the same connection again does not help.
-type RefusedError struct{ Reason string }
+type RefusedError struct {
+	Reason string
+	Code   wire.Code // "" where whoever refused named none
+}
 
 func (e *RefusedError) Error() string { return e.Reason }
 
@@ -250,7 +253,7 @@ func mustStay(err error) error {
 	case closeMisuse, closeForbidden, closeSuperseded:
 		var c websocket.CloseError
 		errors.As(err, &c)
-		return &RefusedError{fmt.Sprintf("the server ended the connection (%d %s)", code, c.Reason)}
+		return &RefusedError{Reason: fmt.Sprintf("the server ended the connection (%d %s)", code, c.Reason)}
 	}
 	return err
 }
@@ -370,7 +373,7 @@ func (l *Line) refusal(res *http.Response) error {
 		l.goaway = time.Duration(body.Error.RetryAfterMs) * time.Millisecond
 		return fmt.Errorf("%s answers %s: %s", l.o.URL, res.Status, said)
 	}
-	return &RefusedError{fmt.Sprintf("%s answers %s: %s", l.o.URL, res.Status, said)}
+	return &RefusedError{Reason: fmt.Sprintf("%s answers %s: %s", l.o.URL, res.Status, said), Code: body.Error.Code}
 }
 
 // watch cuts a line on which nothing came for a while.
