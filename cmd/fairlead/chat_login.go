@@ -12,8 +12,6 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fairlead/fairlead/cmd/fairlead/terminal"
 	"github.com/fairlead/fairlead/cmd/fairlead/terminal/client"
 )
@@ -120,20 +118,6 @@ func (l *logins) write() error {
 		return fmt.Errorf("store the login: %w", err)
 	}
 	return nil
-}
-
-// writePrivate replaces a file by one that its owner alone can read, whatever
-// permissions it had.
-func writePrivate(path string, content []byte) error {
-	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Cleanup() }()
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	return f.CloseAtomicallyReplace()
 }
 
 // configFolder is the user's folder for settings, "" if there is none.

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -74,7 +72,7 @@ func (e *enrolment) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("enrolment of this host: %w", err)
 	}
-	if err := renameio.WriteFile(filepath.Join(dir, enrolmentName), append(raw, '\n'), 0o600); err != nil {
+	if err := writePrivate(filepath.Join(dir, enrolmentName), append(raw, '\n')); err != nil {
 		return fmt.Errorf("enrolment of this host: %w", err)
 	}
 	return nil
@@ -130,7 +128,7 @@ func keyInForce(dir string, e *enrolment) (ed25519.PrivateKey, error) {
 
 // keepNewKey gives the key in force its lasting name.
 func keepNewKey(dir string) error {
-	if err := os.Rename(filepath.Join(dir, newKeyName), filepath.Join(dir, hostKeyName)); err != nil {
+	if err := renameDurably(dir, newKeyName, hostKeyName); err != nil {
 		return fmt.Errorf("key of this host: %w", err)
 	}
 	return nil
@@ -148,7 +146,7 @@ func unusedKey(dir string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("key of this host: %w", err)
 	}
 	text := base64.RawStdEncoding.EncodeToString(key.Seed())
-	if err := renameio.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+	if err := writePrivate(file, []byte(text+"\n")); err != nil {
 		return nil, fmt.Errorf("key of this host: %w", err)
 	}
 	return key, nil

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fairlead/fairlead/relay"
 	"github.com/fairlead/fairlead/relay/link"
 	"github.com/fairlead/fairlead/relay/native"
@@ -129,7 +127,7 @@ func targetRef(dir string) (string, error) {
 		return "", fmt.Errorf("name of the host: %w", err)
 	}
 	ref := wire.TargetRef(absolute)
-	if err := renameio.WriteFile(file, []byte(ref+"\n"), 0o600); err != nil {
+	if err := writePrivate(file, []byte(ref+"\n")); err != nil {
 		return "", fmt.Errorf("name of the host: %w", err)
 	}
 	return ref, nil
