@@ -60,6 +60,10 @@ type HostStore interface {
 	HostInvites(ctx context.Context, now time.Time) ([]HostInvite, error)
 	// RevokeHostInvite ends one that could be used; ErrNoRow if there is none.
 	RevokeHostInvite(ctx context.Context, id string, now time.Time, a AuditEntry) error
+	// ForgetHostInvites removes the invitations that were spent, revoked or had expired
+	// before a moment. One whose host is still here with the key that it joined with
+	// stays, for the host that asks again.
+	ForgetHostInvites(ctx context.Context, endedBefore time.Time) error
 	// JoinHost spends an invitation and stores its host, with the name and the labels
 	// of the invitation where it has some. The same invitation, host and key again
 	// give the stored host once more: a host whose answer was lost asks again. A live

@@ -13,6 +13,9 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
+// keepInvites is how long an invitation is known after its end.
+const keepInvites = 30 * 24 * time.Hour
+
 // InviteTTL is how long an invitation can be used, at most.
 const InviteTTL = 15 * time.Minute
 
@@ -59,6 +62,10 @@ func (s *Service) Invite(ctx context.Context, actor gateway.Actor, req NewInvite
 	}
 	if err := s.store.CreateHostInvite(ctx, invite, s.entry(gateway.AuditHostInvited, actor, invite.ID)); err != nil {
 		return "", gateway.HostInvite{}, err
+	}
+	if err := s.store.ForgetHostInvites(ctx, now.Add(-keepInvites)); err != nil {
+		// The invitation was made all the same, and the next one tries it again.
+		s.log.WarnContext(ctx, "enroll: invitations that ended long ago were not removed", "error", err)
 	}
 	return token, invite, nil
 }

@@ -329,3 +329,36 @@ func TestJoinsAreThrottledFirst(t *testing.T) {
 	}
 	b.hears()
 }
+
+// TestInvitationsAreForgottenAMonthAfterTheirEnd: making one removes them. A host whose
+// answer was lost may still ask again, and no removed token lets anybody in.
+func TestInvitationsAreForgottenAMonthAfterTheirEnd(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, b *bench) {
+		m, used, unused := newMachine(t, "h1"), b.invite(), b.invite()
+		first, err := b.Join(t.Context(), address, m.request(used))
+		b.must(err)
+		kept := func(want int) {
+			t.Helper()
+			b.invite()
+			var n int
+			b.must(b.place.Raw(t).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM host_invites").Scan(&n))
+			if n != want {
+				t.Errorf("%d invitations are kept, want %d", n, want)
+			}
+		}
+		b.clock.add(enroll.InviteTTL + 30*24*time.Hour)
+		kept(3)
+		b.clock.add(time.Second)
+		kept(3) // the used one and the two newest
+		_, err = b.Join(t.Context(), address, newMachine(t, "h2").request(unused))
+		b.code(err, wire.CodeInviteInvalid)
+		if again, err := b.Join(t.Context(), address, m.request(used)); err != nil || again != first {
+			t.Errorf("again %+v, %v", again, err)
+		}
+		b.must(b.Revoke(t.Context(), admin, m.id))
+		kept(3) // the three newest
+		_, err = b.Join(t.Context(), address, newMachine(t, "h1").request(used))
+		b.code(err, wire.CodeInviteInvalid)
+	})
+}

@@ -63,6 +63,18 @@ func (s Hosts) RevokeHostInvite(ctx context.Context, id string, now time.Time, a
 	})
 }
 
+// ForgetHostInvites removes invitations that ended long ago. The token of one that is
+// gone is as good as one that never was.
+func (s Hosts) ForgetHostInvites(ctx context.Context, endedBefore time.Time) error {
+	return s.update(ctx, func(tx chatTx) error {
+		return tx.exec(ctx, "forget invitations of hosts", `DELETE FROM host_invites
+			WHERE CASE WHEN used_at > 0 THEN used_at WHEN revoked_at > 0 THEN revoked_at ELSE expires_at END < ?
+			AND NOT EXISTS (SELECT 1 FROM relay_hosts h
+				WHERE h.id = host_invites.host_id AND h.public_key = host_invites.host_key AND h.revoked_at = 0)`,
+			toMillis(endedBefore))
+	})
+}
+
 // spendInvite uses up an invitation for a host; ErrNoRow if it cannot be used.
 func spendInvite(ctx context.Context, tx chatTx, secretHash string, h gateway.RelayHost, now time.Time) (gateway.HostInvite, error) {
 	return one("spend invitation", tx.QueryRow(ctx, `UPDATE host_invites SET used_at = ?, host_id = ?, host_key = ?

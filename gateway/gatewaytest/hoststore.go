@@ -21,6 +21,7 @@ func HostStore(t *testing.T, d Database) {
 	}{
 		{"the gateway has one id", (*hostSuite).identity},
 		{"invitations", (*hostSuite).invites},
+		{"invitations that ended long ago", (*hostSuite).oldInvites},
 		{"a host joins, and again", (*hostSuite).join},
 		{"an id has one key", (*hostSuite).keys},
 		{"a revoked host joins with a new key", (*hostSuite).revoked},
@@ -134,6 +135,58 @@ func (s *hostSuite) invites() {
 	if list, err := s.RelayHosts(s.ctx); err != nil || len(list) != 0 {
 		s.Errorf("hosts %+v, %v", list, err)
 	}
+}
+
+// oldInvites: what is removed was of no use any more, and gets none by it.
+func (s *hostSuite) oldInvites() {
+	later := night.Add(time.Hour)
+	join := func(hash, id string, k byte, at time.Time) error {
+		_, err := s.JoinHost(s.ctx, hash, relayHost(id, k), at, entry())
+		return err
+	}
+	expired, open := s.invite(nil), s.invite(func(i *gateway.HostInvite) { i.ExpiresAt = later.Add(time.Hour) })
+	var revokedID string
+	revoked := s.invite(func(i *gateway.HostInvite) { revokedID = i.ID })
+	s.must(s.RevokeHostInvite(s.ctx, revokedID, noon, entry()))
+	of := map[string]string{"live": s.invite(nil), "gone": s.invite(nil), "renewed": s.invite(nil)}
+	for id, hash := range of {
+		s.must(join(hash, id, 1, noon))
+	}
+	for _, id := range []string{"gone", "renewed"} {
+		_, err := s.ChangeHost(s.ctx, id, func(h *gateway.RelayHost) { h.RevokedAt = noon }, entry())
+		s.must(err)
+	}
+	renewed := s.invite(nil)
+	s.must(join(renewed, "renewed", 2, noon))
+
+	left := func(want ...string) {
+		s.Helper()
+		rows, err := s.place.Raw(s.T).QueryContext(s.ctx, "SELECT secret_hash FROM host_invites")
+		s.must(err)
+		defer func() { s.must(rows.Close()) }()
+		var got []string
+		for rows.Next() {
+			var hash string
+			s.must(rows.Scan(&hash))
+			got = append(got, hash)
+		}
+		s.must(rows.Err())
+		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			s.Errorf("%d invitations are left, want %d", len(got), len(want))
+		}
+	}
+	s.must(s.ForgetHostInvites(s.ctx, noon))
+	left(expired, open, revoked, renewed, of["live"], of["gone"], of["renewed"])
+	s.must(s.ForgetHostInvites(s.ctx, noon.Add(time.Millisecond)))
+	left(expired, open, renewed, of["live"])
+	s.must(s.ForgetHostInvites(s.ctx, later))
+	left(open, renewed, of["live"])
+	for _, hash := range []string{expired, revoked, of["gone"], of["renewed"], of["live"], renewed} {
+		s.is(join(hash, "another", 3, noon), gateway.ErrInviteSpent)
+	}
+	s.must(join(of["live"], "live", 1, later)) // asks again
+	s.must(join(renewed, "renewed", 2, later))
+	s.must(join(open, "another", 3, later))
 }
 
 func (s *hostSuite) join() {
