@@ -24,7 +24,10 @@ func withAccounts(ctx context.Context, cfg *config, std stdio, fn func(*accounts
 		return readable(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	service, err := accounts.New(accounts.Config{Store: store.Accounts(), Bus: bus.NewMemory(), Logger: log})
+	service, err := accounts.New(accounts.Config{
+		Store: store.Accounts(), Bus: bus.NewMemory(), Logger: log,
+		Targets: targetsOf(store.Hosts(), func() (string, error) { return storedTargetRef(hostDir(cfg)) }),
+	})
 	if err != nil {
 		return err
 	}

@@ -127,8 +127,30 @@ func TestControlTokensNameTheirTargets(t *testing.T) {
 		out, _ := s.run(code, append([]string{"admin", "token", "create", "--email", "plane@example.com", "--ttl", "1h"}, more...)...)
 		return out
 	}
+	s.join("target_1", "one")
+	s.join("target_2", "two")
+	s.join("target_3", "three")
 	if out := token(exitDone, "--scopes", "relay:control", "--targets", "target_1,target_2"); !strings.HasPrefix(out, "fl_") {
 		t.Errorf("printed %q", out)
+	}
+	s.run(exitDone, "admin", "host", "revoke", "--host", "target_3")
+	own := hostDir(&config{DataDir: s.dir})
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	embedded, err := targetRef(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token(exitDone, "--scopes", "relay:control", "--targets", embedded)
+	for _, unknown := range []string{"target_3", "target_4", "one"} {
+		_, errs := s.run(exitFailed, "admin", "token", "create", "--email", "plane@example.com", "--ttl", "1h",
+			"--scopes", "relay:control", "--targets", "target_1,"+unknown)
+		for _, said := range []string{unknown, "bad_request", "targets[1]: known"} {
+			if !strings.Contains(errs, said) {
+				t.Errorf("%s: %q does not say %s", unknown, errs, said)
+			}
+		}
 	}
 	token(exitFailed, "--scopes", "relay:control")
 	token(exitFailed, "--scopes", "chat", "--targets", "target_1")

@@ -24,6 +24,31 @@ func enrolledHost(h gateway.RelayHost) hosts.Host {
 	return hosts.Host{ID: h.ID, TargetRef: h.ID, Name: h.Name, Draining: !h.DrainedAt.IsZero(), Labels: h.Labels}
 }
 
+// targetsOf lists the hosts that a token may name: those that joined and are not
+// revoked, and the one inside the gateway, "" where there is none.
+func targetsOf(store gateway.HostStore, inside func() (string, error)) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		embedded, err := inside()
+		if err != nil {
+			return nil, err
+		}
+		stored, err := store.RelayHosts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var targets []string
+		if embedded != "" {
+			targets = append(targets, embedded)
+		}
+		for _, h := range stored {
+			if h.RevokedAt.IsZero() {
+				targets = append(targets, h.ID)
+			}
+		}
+		return targets, nil
+	}
+}
+
 // openEnrolment makes the stored hosts known. The hosts inside the gateway are in the
 // registry already.
 func (g *gatewayParts) openEnrolment(ctx context.Context, host *hostParts, log *slog.Logger) (err error) {

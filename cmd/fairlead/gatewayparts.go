@@ -54,6 +54,7 @@ func openGateway(ctx context.Context, cfg *config, host *hostParts, public *url.
 	if g.accounts, err = accounts.New(accounts.Config{
 		Store: g.store.Accounts(), Bus: fan, Logger: log,
 		OrgTurns: cfg.Limits.OrgConcurrentTurns, MemberTurns: cfg.Limits.MemberConcurrentTurns,
+		Targets:       targetsOf(g.store.Hosts(), func() (string, error) { return host.target, nil }),
 		LimitsChanged: g.promote(log),
 	}); err != nil {
 		return nil, err

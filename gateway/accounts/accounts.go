@@ -61,6 +61,9 @@ type Config struct {
 	// once without such a limit of their own; 0 is without limit. They are shown,
 	// not enforced, here.
 	OrgTurns, MemberTurns int
+	// Targets lists the target refs of the hosts that there are, which a token may name;
+	// only who manages hosts is told that one is not among them. nil takes any.
+	Targets func(ctx context.Context) ([]string, error)
 	// LimitsChanged is told, after it is durable, that an org may now start turns
 	// that had to wait; nil where nobody waits.
 	LimitsChanged func(ctx context.Context, orgID string)
@@ -82,6 +85,7 @@ type Service struct {
 
 	orgTurns, memberTurns int
 
+	targets       func(ctx context.Context) ([]string, error) // nil takes any
 	limitsChanged func(ctx context.Context, orgID string)
 }
 
@@ -120,7 +124,8 @@ func New(cfg Config) (*Service, error) {
 		byAddress: newThrottle(cfg.Throttle.AddressEvery, cfg.Throttle.AddressBurst),
 		byAccount: newThrottle(cfg.Throttle.AccountEvery, cfg.Throttle.AccountBurst),
 		refusals:  newThrottle(refusalEvery, refusalBurst),
-		orgTurns:  cfg.OrgTurns, memberTurns: cfg.MemberTurns, limitsChanged: cfg.LimitsChanged,
+		orgTurns:  cfg.OrgTurns, memberTurns: cfg.MemberTurns,
+		targets: cfg.Targets, limitsChanged: cfg.LimitsChanged,
 	}, nil
 }
 

@@ -1,7 +1,10 @@
 package accounts_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +108,51 @@ func TestOnlyTheFirstOrgManagesHosts(t *testing.T) {
 	wantCode(t, err, wire.CodeForbidden)
 	if _, _, err = b.CreateOwnToken(t.Context(), b.actor(t, session.Secret), control("", target)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTokensNameHostsThatAreThere: what is not there is named to who manages hosts;
+// nobody else learns which hosts there are.
+func TestTokensNameHostsThatAreThere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	session, admin := b.withAdmin(t)
+	if _, err := b.CreateOrg(t.Context(), accounts.Operator(), "Quay"); err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.CreateUser(t.Context(), accounts.Operator(), accounts.NewUser{
+		Email: "o@example.com", Password: goodPassword, Role: gateway.RoleAdmin, Org: "Quay",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := b.login(t, "o@example.com", goodPassword, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.targets = func(context.Context) ([]string, error) { return []string{target}, nil }
+	if _, _, err := b.CreateToken(t.Context(), admin, control(admin.AccountID, target)); err != nil {
+		t.Error(err)
+	}
+	_, _, plain := b.CreateToken(t.Context(), admin, control(admin.AccountID, "nobody", target, "none"))
+	_, _, own := b.CreateOwnToken(t.Context(), b.actor(t, session.Secret), control("", "nobody", target, "none"))
+	for _, err := range []error{plain, own} {
+		e := wire.AsError(err)
+		if want := []wire.Field{{Path: "targets[0]", Rule: "known"}, {Path: "targets[2]", Rule: "known"}}; e == nil ||
+			e.Code != wire.CodeBadRequest || !slices.Equal(e.Fields, want) || !strings.Contains(e.Message, "nobody, none") {
+			t.Errorf("%v", err)
+		}
+	}
+	elsewhere := b.actor(t, foreign.Secret)
+	_, _, known := b.CreateToken(t.Context(), elsewhere, control(other.ID, target))
+	_, _, unknown := b.CreateToken(t.Context(), elsewhere, control(other.ID, "nobody"))
+	wantCode(t, known, wire.CodeForbidden)
+	if known.Error() != unknown.Error() {
+		t.Errorf("an admin of another org is told %v of a host, and %v of none", known, unknown)
+	}
+	b.targets = func(context.Context) ([]string, error) { return nil, errors.New("unplugged") }
+	if _, _, err := b.CreateToken(t.Context(), admin, control(admin.AccountID, target)); err == nil {
+		t.Error("made although nobody knows the hosts")
 	}
 }
 

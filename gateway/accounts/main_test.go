@@ -38,6 +38,8 @@ type bench struct {
 	bus    *bus
 	hashes *countingHasher
 	log    *bytes.Buffer
+	// targets are the hosts that there are; target and "other", if it is not set.
+	targets func(ctx context.Context) ([]string, error)
 	// changed is told of limits that changed, if it is set.
 	changed func(ctx context.Context, orgID string)
 }
@@ -90,6 +92,12 @@ func benchOf(t *testing.T, store *gatewaysql.Store) *bench {
 	b.Service, err = accounts.New(accounts.Config{
 		Store: store.Accounts(), Bus: b.bus, Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 		Now: b.clock.Now, Passwords: b.hashes, Throttle: throttle, OrgTurns: installationTurns,
+		Targets: func(ctx context.Context) ([]string, error) {
+			if b.targets == nil {
+				return []string{target, "other"}, nil
+			}
+			return b.targets(ctx)
+		},
 		LimitsChanged: func(ctx context.Context, orgID string) {
 			if b.changed != nil {
 				b.changed(ctx, orgID)

@@ -2,7 +2,9 @@ package accounts
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/gateway"
@@ -110,16 +112,44 @@ func (f *faultList) targets(req NewToken) {
 	}
 }
 
-// mayControl refuses a token for hosts to an admin who does not manage them.
+// mayControl refuses a token for hosts to an admin who does not manage them, and one
+// that names a host that is not there to an admin who does.
 func (s *Service) mayControl(ctx context.Context, actor gateway.Actor, req NewToken) error {
 	if len(req.Targets) == 0 {
 		return nil
 	}
 	governs, err := s.GovernsHosts(ctx, actor)
-	if err != nil || governs {
+	if err != nil {
 		return err
 	}
-	return wire.NewError(wire.CodeForbidden, "Hosts serve the whole installation: the admins of its first org make tokens for them.")
+	if !governs {
+		return wire.NewError(wire.CodeForbidden, "Hosts serve the whole installation: the admins of its first org make tokens for them.")
+	}
+	return s.knownTargets(ctx, req.Targets)
+}
+
+func (s *Service) knownTargets(ctx context.Context, targets []string) error {
+	if s.targets == nil {
+		return nil
+	}
+	known, err := s.targets(ctx)
+	if err != nil {
+		return err
+	}
+	var fields []wire.Field
+	var unknown []string
+	for i, target := range targets {
+		if !slices.Contains(known, target) {
+			fields = append(fields, wire.Field{Path: fmt.Sprintf("targets[%d]", i), Rule: "known"})
+			unknown = append(unknown, target)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	e := wire.NewError(wire.CodeBadRequest, "There is no host with this id, or it was revoked: "+strings.Join(unknown, ", ")+".")
+	e.Fields = fields
+	return e
 }
 
 // Tokens lists the tokens of the actor's org that stand, newest first; those of
