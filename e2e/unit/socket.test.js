@@ -193,4 +193,21 @@ describe('after a loss', () => {
     clock.turn(20_000);
     assert.equal(sockets.length, 2);
   });
+
+  test('F08 a line that died while the machine slept is noticed when somebody looks, however often', () => {
+    const { line, clock, now, sockets } = dialled();
+    now().welcome();
+    line.wake();
+    clock.turn(6_000);
+    line.wake();
+    clock.turn(4_000);
+    assert.equal(line.state, 'waiting');
+    line.wake();
+    assert.equal(sockets.length, 2);
+    now().welcome();
+    line.wake();
+    now().answer('ping', {});
+    clock.turn(10_000);
+    assert.equal(line.state, 'live');
+  });
 });

@@ -10,7 +10,8 @@ const thread = { id: 'th', title: 'T', model: null, createdAt: '', updatedAt: ''
 /** @param {number} seqId @param {string} eventType @param {any} [rest] */
 const event = (seqId, eventType, rest = {}) => ({ id: `e${seqId}`, threadId: 'th', seqId, eventType, content: null, ...rest });
 
-function opened() {
+/** @param {{pause?: (ms: number) => Promise<void>}} [options] */
+function opened(options) {
   const clock = new FakeClock();
   /** @type {FakeSocket[]} */
   const sockets = [];
@@ -28,7 +29,7 @@ function opened() {
   });
   open = new OpenThread('th', line, {
     onLog() {}, onThread() {}, onStream() {}, onText: (_turn, text) => texts.push(text), onError: (error) => errors.push(error),
-  });
+  }, options);
   line.open();
   const now = () => /** @type {FakeSocket} */ (sockets.at(-1));
   return { open, line, clock, now, errors, texts };
@@ -137,5 +138,22 @@ describe('an open thread', () => {
     now().refuse('thread.open', { code: 'not_found' });
     await settle();
     assert.deepEqual(errors.map((/** @type {any} */ error) => error.code), ['not_found']);
+  });
+
+  test('what is refused for a while is asked again until it opens, and told once', async () => {
+    /** @type {number[]} */
+    const pauses = [];
+    const { open, now, errors } = opened({ pause: (ms) => { pauses.push(ms); return Promise.resolve(); } });
+    now().welcome();
+    for (const retryAfterMs of [0, 5000, 0]) {
+      now().refuse('thread.open', { code: 'rate_limited', retryable: true, retryAfterMs });
+      await settle();
+    }
+    assert.deepEqual(pauses, [1000, 5000, 4000]);
+    assert.equal(errors.length, 1);
+    now().answer('thread.open', { thread, latestSeq: 1, more: false, events: [event(1, 'control.revoke')] });
+    await settle();
+    assert.equal(open.opened, true);
+    assert.equal(now().said.filter((/** @type {any} */ frame) => frame.type === 'thread.open').length, 4);
   });
 });

@@ -38,12 +38,18 @@ function morph(page) {
     const fresh = page.querySelector(name);
     if (!fresh) continue;
     refreshTimes(fresh);
-    Idiomorph.morph(part, fresh.innerHTML, { morphStyle: 'innerHTML' });
+    const config = { morphStyle: /** @type {const} */ ('innerHTML'), callbacks: { beforeNodeRemoved: mayGo } };
+    Idiomorph.morph(part, fresh.innerHTML, config);
   }
   for (const rows of document.querySelectorAll('[data-rows]')) {
     const empty = /** @type {HTMLElement | null} */ (document.querySelector(`[data-empty="${rows.getAttribute('data-rows')}"]`));
     if (empty) empty.hidden = rows.children.length > 0;
   }
+}
+
+/** Why something was refused stays until the next try. @param {Node} node */
+function mayGo(node) {
+  return !(node instanceof Element && node.matches('.alert'));
 }
 
 openLine(() => void refresh(), () => void refresh());

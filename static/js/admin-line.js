@@ -3,6 +3,7 @@
 import { byId } from './dom.js';
 import { showLine } from './shell.js';
 import { Line, probe, socketURL } from './socket.js';
+import { setServerTime } from './time.js';
 
 /** @typedef {{view: string, target: string, op: string, html?: string}} Patch */
 
@@ -13,9 +14,9 @@ export const followed = boot.views ?? [];
 
 /**
  * @param {(patch: Patch) => void} onPatch
- * @param {() => void} onAgain the line was down, and is back
+ * @param {() => void} onFollowed the views are followed: what changed since the page was rendered, or while the line was down, is not told by patches
  */
-export function openLine(onPatch, onAgain) {
+export function openLine(onPatch, onFollowed) {
   const line = new Line({
     url: socketURL(boot.socket),
     probe: () => probe(boot.socket),
@@ -23,11 +24,13 @@ export function openLine(onPatch, onAgain) {
     onPush: (push) => {
       if (push.type === 'admin.patch') onPatch(/** @type {any} */ (push));
     },
-    onLive: (_welcome, again) => void follow(again),
+    onLive: (welcome) => {
+      setServerTime(welcome.serverTime);
+      void follow();
+    },
   });
 
-  /** @param {boolean} again */
-  async function follow(again) {
+  async function follow() {
     for (const { view, filter } of followed) {
       try {
         await line.request('admin.follow', { view, filter });
@@ -35,7 +38,7 @@ export function openLine(onPatch, onAgain) {
         return;
       }
     }
-    if (again) onAgain();
+    onFollowed();
   }
 
   addEventListener('online', () => line.wake());

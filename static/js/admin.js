@@ -10,7 +10,7 @@ import { refreshTimes } from './time.js';
 
 const VIEWS = followed.map((each) => each.view);
 
-/** What changed while the line was down is on the page that the server renders now. */
+/** What no patch told, such as a row that is gone, is on the page that the server renders now. */
 async function reload() {
   const page = await freshPage();
   if (!page) return; // the next patches bring the rows

@@ -4,7 +4,7 @@
 import { Agents } from './agents.js';
 import { Composer } from './composer.js';
 import { byId } from './dom.js';
-import { explain } from './errors.js';
+import { explain, explainReason } from './errors.js';
 import { ModelPicker } from './models.js';
 import { Outbox } from './outbox.js';
 import { Queue } from './queue.js';
@@ -15,6 +15,7 @@ import { Store, safeStorage } from './store.js';
 import { OpenThread } from './thread.js';
 import { Threads, titleOf } from './threads.js';
 import { bindThreadTools } from './thread-tools.js';
+import { setServerTime } from './time.js';
 import { toast, toastError } from './toasts.js';
 import { Transcript } from './transcript.js';
 import { showTurn } from './turn-dialog.js';
@@ -25,6 +26,8 @@ import { uuid } from './wire.js';
  * @typedef {{base: string, socket: string, accountId: string, threadId?: string, threads?: any}} Boot
  */
 
+const SILENCE = { turnId: '', text: '' };
+
 class ChatPage {
   /** @param {Boot} boot */
   constructor(boot) {
@@ -34,8 +37,8 @@ class ChatPage {
     this.epoch = '';
     /** @type {Set<string>} turns that were asked to stop */
     this.stopping = new Set();
-    /** @type {string} the last announced state, so that each is said once */
-    this.said = '';
+    /** The turn of which was told last, and what; so that each state is said once. */
+    this.said = SILENCE;
     /** @type {any} */ this.readTimer = null;
 
     this.store = new Store(boot.accountId);
@@ -55,7 +58,7 @@ class ChatPage {
       onEditLast: () => this.queue.list.editLast(),
     });
     this.outbox = new Outbox(this.store, this.line, {
-      onReceipt: (message, reply) => this.receipt(message, reply),
+      onReceipt: (message, reply) => this.composer.whenComposed(() => this.receipt(message, reply)),
       onTrouble: (message, error, final) => this.trouble(message, error, final),
     });
     this.queue = new Queue({
@@ -79,7 +82,7 @@ class ChatPage {
       modelName: (model) => this.models.nameOf(model),
     });
     this.drawer = bindDrawer();
-    this.tools = bindThreadTools(this.line, () => this.open?.thread ?? null, () => this.go(''));
+    this.tools = bindThreadTools(this.line, () => this.open?.thread ?? null, (id) => { if (id === this.threadId) this.go(''); });
     this.bind(log);
   }
 
@@ -140,7 +143,7 @@ class ChatPage {
   show(threadId) {
     this.open?.close();
     this.open = threadId ? this.openThread(threadId) : null;
-    this.said = '';
+    this.said = SILENCE;
     announce('');
     this.tools.reset();
     this.threads.select(threadId);
@@ -180,6 +183,7 @@ class ChatPage {
 
   /** @param {any} welcome @param {boolean} again */
   live(welcome, again) {
+    setServerTime(welcome.serverTime);
     if (this.epoch && welcome.epoch !== this.epoch) {
       this.open?.forget();
       if (this.open) this.transcript.show(this.open.fold);
@@ -220,22 +224,25 @@ class ChatPage {
     });
     this.queue?.draw();
     byId('older').hidden = !this.open?.hasOlder;
+    byId('loading').hidden = !this.open || this.open.opened;
     byId('empty').hidden = this.threadId !== '';
-    this.announceTurn(active, view.items.at(-1));
+    this.announceTurn(view.items, active);
   }
 
-  /** @param {import('./view.js').TurnItem | null} active @param {import('./view.js').Item | undefined} last */
-  announceTurn(active, last) {
-    let text = this.said;
-    if (active) text = 'Generating the answer';
-    else if (this.said && last?.kind === 'turn') {
-      if (last.status === 'completed') text = 'Answer done';
-      else if (last.status === 'cancelled') text = 'Answer stopped';
-      else text = `Answer failed. ${explain(last.error).cause}`;
-    }
-    if (text === this.said) return;
-    this.said = text;
-    announce(text);
+  /**
+   * The end of the answer that was told of, and how the one stands that is due now.
+   * @param {import('./view.js').Item[]} items
+   * @param {import('./view.js').TurnItem | null} active
+   */
+  announceTurn(items, active) {
+    const was = this.said;
+    const before = items.find((item) => item.kind === 'turn' && item.turnId === was.turnId);
+    const now = active ? { turnId: active.turnId, text: progressOf(active) } : SILENCE;
+    const words = [];
+    if (was.turnId !== now.turnId && before?.kind === 'turn' && before.ended) words.push(endOf(before));
+    if (active && (was.turnId !== now.turnId || was.text !== now.text)) words.push(now.text);
+    this.said = now;
+    if (words.length) announce(words.join('. '));
   }
 
   /** @param {Thread} thread */
@@ -254,7 +261,7 @@ class ChatPage {
     const heading = byId('thread-title');
     if (heading.textContent !== title) heading.textContent = title;
     document.title = this.threadId ? `${title} · Fairlead` : 'Fairlead';
-    byId('thread-tools').hidden = !this.threadId;
+    byId('thread-tools').hidden = !this.threadId || !byId('rename').hidden;
   }
 
   /** @param {string} text @param {string} mode */
@@ -275,10 +282,13 @@ class ChatPage {
       if (message.from === 'edit') this.queue.edited(message);
       return;
     }
-    this.composer.received(message.threadId, message.text);
+    const rest = this.composer.received(message.threadId, message.text);
     this.composer.hideNote();
     if (reply.disposition === 'refused') announce('The message was refused');
     if (!message.threadId && !this.threadId) {
+      // What was typed behind the first message belongs to the thread that it made.
+      this.store.keepDraft('', '');
+      if (rest) this.store.keepDraft(reply.threadId, rest);
       history.replaceState(null, '', this.path(reply.threadId));
       this.show(reply.threadId);
       focusMessage();
@@ -371,6 +381,20 @@ class ChatPage {
     this.show('');
     toast('This thread was deleted.', 'Start a new one or choose another.');
   }
+}
+
+/** Why an answer may not start for long; what passes by itself is not told. */
+const LONG = new Set(['host_offline', 'host_draining', 'host_outdated', 'route_cooling', 'org_queue']);
+
+/** @param {import('./view.js').TurnItem} item */
+function progressOf(item) {
+  return item.status !== 'running' && LONG.has(item.reason) ? `Not started yet: ${explainReason(item.reason)}` : 'Generating the answer';
+}
+
+/** @param {import('./view.js').TurnItem} item */
+function endOf(item) {
+  if (item.status === 'completed') return 'Answer done';
+  return item.status === 'cancelled' ? 'Answer stopped' : `Answer failed. ${explain(item.error).cause}`;
 }
 
 /** @param {string} path */

@@ -107,12 +107,20 @@ export class Composer {
    * meanwhile stays.
    * @param {string} sentFrom the thread, "" for a new one
    * @param {string} text
+   * @returns {string} what stays
    */
   received(sentFrom, text) {
     const draft = this.threadId === sentFrom ? this.box.value : this.store.draft(sentFrom);
     const rest = draft.startsWith(text) ? draft.slice(text.length).replace(/^\n+/, '') : draft;
     if (this.threadId === sentFrom) this.set(rest);
     else this.store.keepDraft(sentFrom, rest);
+    return rest;
+  }
+
+  /** Waits for the end of what an input method composes: changing the box would break it off. @param {() => void} fn */
+  whenComposed(fn) {
+    if (!this.composing) fn();
+    else this.box.addEventListener('compositionend', () => setTimeout(() => this.whenComposed(fn)), { once: true });
   }
 
   /** @param {Partial<Composer['state']>} change */

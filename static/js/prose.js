@@ -1,10 +1,11 @@
 // Finishes HTML that the server rendered: links open in new tabs, code can be
-// copied, wide tables scroll by themselves.
+// copied, wide tables scroll by themselves, each block runs as its script does.
 import { copyText, h, parseHTML, whenIdle } from './dom.js';
 
 /** @param {string} html rendered and sanitised by the server */
 export function prose(html) {
   const content = parseHTML(html);
+  for (const block of content.children) block.setAttribute('dir', 'auto');
   for (const link of content.querySelectorAll('a[href]')) {
     link.setAttribute('target', '_blank');
     link.setAttribute('rel', 'noopener noreferrer nofollow');
@@ -36,6 +37,7 @@ export function linked(text) {
 
 /** @param {HTMLPreElement} pre */
 function frameCode(pre) {
+  pre.dir = 'ltr';
   const copy = h('button', { type: 'button', class: 'btn quiet', 'data-testid': 'copy-code' }, 'Copy');
   copy.addEventListener('click', () => copyText(pre.textContent ?? '').then(
     () => flash(copy, 'Copied'), () => flash(copy, 'Refused')));

@@ -99,7 +99,7 @@ export class Shelf {
     }, word);
     return h('li', { 'data-testid': 'shelf-item' },
       h('span', { class: 'n' }, 'Taken back'),
-      h('span', { class: 't', title: text }, line),
+      h('span', { class: 't', dir: 'auto', title: text }, line),
       h('span', { class: 'acts' },
         button('shelf-copy', 'Copy', ({ currentTarget }) => copyText(text).then(() => flash(currentTarget, 'Copied'), () => flash(currentTarget, 'Refused'))),
         button('shelf-insert', 'Insert', () => {

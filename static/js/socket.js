@@ -67,7 +67,6 @@ export class Line {
     /** @type {any} */ this.pingTimer = null;
     /** @type {any} */ this.pongTimer = null;
     this.pingMs = DEFAULT_PING;
-    this.heard = false;
   }
 
   /** Dials, unless a socket is open or being opened. */
@@ -87,9 +86,13 @@ export class Line {
     socket.onerror = () => {};
   }
 
-  /** Tries now instead of later: the network is back, the tab is looked at. */
+  /**
+   * Tries now instead of later: the network is back, the tab is looked at. A line
+   * that seems to live is asked: it may have died while the machine slept.
+   */
   wake() {
     if (this.state === 'waiting') this.open();
+    else if (this.welcomed) this.ping();
   }
 
   /** Ends the line for good; nothing is sent again from this page. */
@@ -147,7 +150,8 @@ export class Line {
 
   /** @param {unknown} data */
   receive(data) {
-    this.heard = true;
+    this.clock.clear(this.pongTimer);
+    this.pongTimer = null;
     const frame = readFrame(data);
     if (!frame) return;
     if ('reply' in frame) this.answered(frame.reply);
@@ -248,13 +252,12 @@ export class Line {
   /** Notices a half-open connection: an answer is due within PONG_WITHIN. */
   ping() {
     if (!this.socket || !this.welcomed) return;
-    this.heard = false;
     this.socket.send(JSON.stringify({ id: uuid(), type: 'ping' }));
-    this.pongTimer = this.clock.set(() => {
+    this.pongTimer ??= this.clock.set(() => {
       const socket = this.socket;
-      if (this.heard || !socket) return;
+      if (!socket) return;
       socket.close(4000, 'no answer');
-      this.lost(1006);
+      if (this.socket === socket) this.lost(1006);
     }, PONG_WITHIN);
     this.schedulePing();
   }
@@ -263,6 +266,7 @@ export class Line {
     this.clock.clear(this.retryTimer);
     this.clock.clear(this.pingTimer);
     this.clock.clear(this.pongTimer);
+    this.pongTimer = null;
   }
 
   /** @param {LineState} state @param {{code?: number, retryInMs?: number}} detail */

@@ -5,7 +5,7 @@ import { toastError } from './toasts.js';
 /**
  * @param {{command: (type: string, fields: Record<string, unknown>) => Promise<any>}} line
  * @param {() => import('./wire.js').Thread | null} current
- * @param {() => void} onDeleted
+ * @param {(threadId: string) => void} onDeleted
  */
 export function bindThreadTools(line, current, onDeleted) {
   const form = /** @type {HTMLFormElement} */ (byId('rename'));
@@ -42,7 +42,7 @@ export function bindThreadTools(line, current, onDeleted) {
     if (!thread || !title || title === thread.title) return;
     heading.textContent = title;
     line.command('thread.rename', { threadId: thread.id, title }).catch((error) => {
-      heading.textContent = thread.title ?? 'New thread';
+      if (current()?.id === thread.id) heading.textContent = thread.title ?? 'New thread';
       toastError(error);
     });
   });
@@ -54,7 +54,7 @@ export function bindThreadTools(line, current, onDeleted) {
   dialog.addEventListener('close', () => {
     const thread = current();
     if (dialog.returnValue !== 'delete' || !thread) return;
-    line.command('thread.delete', { threadId: thread.id }).then(onDeleted, toastError);
+    line.command('thread.delete', { threadId: thread.id }).then(() => onDeleted(thread.id), toastError);
   });
 
   return { reset: () => editing(false) };

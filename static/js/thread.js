@@ -13,17 +13,27 @@ import { Fold } from './fold.js';
  * @property {(thread: Thread) => void} onThread what is known of the thread changed
  * @property {(turnId: string, text: string) => void} onText text was appended
  * @property {(turnId: string) => void} onStream the streamed part changed otherwise
- * @property {(error: any) => void} onError opening failed for good
+ * @property {(error: any) => void} onError opening failed; what is retryable is tried again
  */
 
 const WINDOW = 100;
+const FIRST_PAUSE = 1000;
+const LONGEST_PAUSE = 30_000;
 
 export class OpenThread {
-  /** @param {string} threadId @param {Asker} line @param {Listener} listener */
-  constructor(threadId, line, listener) {
+  /**
+   * @param {string} threadId
+   * @param {Asker} line
+   * @param {Listener} listener
+   * @param {{pause?: (ms: number) => Promise<void>}} [options]
+   */
+  constructor(threadId, line, listener, options = {}) {
     this.threadId = threadId;
     this.line = line;
     this.listener = listener;
+    this.pause = options.pause ?? ((ms) => new Promise((resolve) => setTimeout(resolve, ms)));
+    /** How often opening was refused in a row. */
+    this.refusals = 0;
     this.fold = new Fold();
     /** @type {Thread | null} */
     this.thread = null;
@@ -76,6 +86,7 @@ export class OpenThread {
       }
       if (!this.opened) this.hasOlder = reply.more;
       this.opened = true;
+      this.refusals = 0;
       if (!gap || fromStart) break;
       fromStart = true;
     }
@@ -125,7 +136,14 @@ export class OpenThread {
   /** @param {any} error */
   failed(error) {
     if (this.closed || error?.code === 'disconnected') return;
-    this.listener.onError(error);
+    // What is tried again is told once.
+    if (this.refusals === 0 || !error?.retryable) this.listener.onError(error);
+    if (!error?.retryable) return;
+    const pause = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** this.refusals);
+    this.refusals++;
+    void this.pause(Math.max(error.retryAfterMs ?? 0, pause)).then(() => {
+      if (!this.closed) void this.resume();
+    });
   }
 
   /** The server's log may have lost something: nothing known counts. */

@@ -216,7 +216,7 @@ export class Threads {
     const link = h('a', {
       href: this.listener.href(thread.id), 'data-thread': thread.id, 'data-testid': 'thread-link',
       'aria-current': thread.id === this.openId ? 'page' : undefined,
-    }, h('span', { class: 'title' }, titleOf(thread)));
+    }, h('span', { class: 'title', dir: 'auto' }, titleOf(thread)));
     if (unread) link.append(h('span', { class: 'dot' }), h('span', { class: 'vh' }, 'unread'));
     if (state) link.append(h('span', { class: `chip ${state[0]}` }, state[1]));
     else link.append(h('time', { datetime: thread.updatedAt, title: exact(at) }, listTime(at, now)));

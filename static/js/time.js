@@ -4,13 +4,28 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
+/** How far this machine's clock is behind the server's, in ms; what is less than the way of a message is none. */
+let behind = 0;
+const NOTICED = 2_000;
+
+/** @param {string | undefined} iso the server's time, just now */
+export function setServerTime(iso) {
+  const ms = new Date(iso ?? '').getTime() - Date.now();
+  behind = Math.abs(ms) > NOTICED ? ms : 0;
+}
+
+/** The time that the server's times are compared with. */
+function serverNow() {
+  return new Date(Date.now() + behind);
+}
+
 /** @param {Date} a @param {Date} b */
 function sameDay(a, b) {
   return a.toDateString() === b.toDateString();
 }
 
 /** @param {Date} at @param {Date} [now] */
-export function relative(at, now = new Date()) {
+export function relative(at, now = serverNow()) {
   const ms = now.getTime() - at.getTime();
   const size = Math.abs(ms);
   if (size < 5_000) return 'just now';
@@ -52,7 +67,7 @@ export function span(ms) {
 
 /** Writes the relative time into all marked elements. @param {ParentNode} root */
 export function refreshTimes(root) {
-  const now = new Date();
+  const now = serverNow();
   for (const element of root.querySelectorAll('time[data-relative]')) {
     const at = new Date(element.getAttribute('datetime') ?? '');
     if (Number.isNaN(at.getTime())) continue;

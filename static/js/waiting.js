@@ -107,7 +107,7 @@ class Row {
     this.actions = actions;
     this.busy = false;
     this.number = h('span', { class: 'n' });
-    this.text = h('span', { class: 't' });
+    this.text = h('span', { class: 't', dir: 'auto' });
     this.chip = h('span', { hidden: true, 'data-testid': 'waiting-place' });
     this.note = h('small', { class: 'waiting-note', hidden: true, 'data-testid': 'waiting-note' });
     this.buttons = {
@@ -117,7 +117,7 @@ class Row {
       recall: this.button('recall', 'Recall', 'Take it back into the message box', () => actions.onRecall(this.message)),
     };
     this.acts = h('span', { class: 'acts' }, ...Object.values(this.buttons));
-    this.box = h('textarea', { rows: '1', 'aria-label': 'The waiting message', 'data-testid': 'edit-box' });
+    this.box = h('textarea', { rows: '1', dir: 'auto', 'aria-label': 'The waiting message', 'data-testid': 'edit-box' });
     this.form = this.editor();
     this.element = h('li', { 'data-testid': 'waiting-item' },
       this.number, this.text, this.chip, this.acts, this.form, this.note);

@@ -79,7 +79,7 @@ func (p Bindings) at(offset int) string {
 
 func (p Bindings) span() string {
 	if len(p.Bindings) == 0 {
-		return "none"
+		return ""
 	}
 	return strconv.Itoa(p.Offset+1) + " to " + strconv.Itoa(p.Offset+len(p.Bindings))
 }
