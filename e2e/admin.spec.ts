@@ -1,4 +1,4 @@
-import { Chat, expect, test } from './fixtures.ts';
+import { Chat, copied, expect, test } from './fixtures.ts';
 
 test('the dashboard shows binding, turn and routes, live', async ({ page, context }) => {
   await page.goto('/admin');
@@ -21,16 +21,13 @@ test('the dashboard shows binding, turn and routes, live', async ({ page, contex
   await expect(page.getByTestId('binding-row').first()).toContainText('all settled');
 });
 
-test('rows are filtered and ids are copied whole', async ({ page, chat, context }) => {
-  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+test('rows are filtered and ids are copied whole', async ({ page, chat }) => {
   await chat.open();
   await chat.say('count to 2');
   await chat.done();
   await page.goto('/admin');
   const row = page.getByTestId('turn-row').first();
-  const id = row.locator('[data-copy]').first();
-  await id.click();
-  const whole = await page.evaluate(() => navigator.clipboard.readText());
+  const whole = await copied(page, () => row.locator('[data-copy]').first().click());
   expect(whole).toMatch(/^[0-9a-f-]{36}$/);
   const filter = page.getByLabel('Filter Turns');
   await filter.fill(whole);

@@ -52,6 +52,36 @@ export async function setUp(page: Page, server: Server): Promise<void> {
   await expect(page.getByTestId('chat-page')).toBeVisible();
 }
 
+/** Does what sends a form, and waits for the page that answers it. */
+export async function answered(page: Page, act: () => Promise<void>): Promise<void> {
+  await page.evaluate(() => { document.documentElement.dataset.before = 'yes'; });
+  await act();
+  await expect(page.locator('html[data-before]')).toHaveCount(0);
+  await page.waitForLoadState();
+}
+
+/** What stands on the clipboard after an act that copies. */
+export async function copied(page: Page, act: () => Promise<void>): Promise<string> {
+  const read = () => page.evaluate(() => navigator.clipboard.readText());
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.evaluate(() => navigator.clipboard.writeText('nothing was copied'));
+  await act();
+  await expect.poll(read).not.toBe('nothing was copied');
+  return read();
+}
+
+/** A number that moves for a while, once it stands still. */
+export async function still(read: () => Promise<number>): Promise<number> {
+  let before = NaN;
+  await expect.poll(async () => {
+    const now = await read();
+    const same = now === before;
+    before = now;
+    return same;
+  }, { intervals: [200] }).toBe(true);
+  return before;
+}
+
 export async function logIn(page: Page): Promise<void> {
   await page.getByLabel('Email').fill(ADMIN.email);
   await page.getByLabel('Password').fill(ADMIN.password);
@@ -84,7 +114,7 @@ export class Chat {
   }
 
   async live(): Promise<void> {
-    await expect(this.page.getByTestId('live')).toHaveAttribute('data-state', 'live');
+    await expect(this.page.getByTestId('live')).toHaveAttribute('data-state', 'live', { timeout: 30_000 });
   }
 
   /** Sends by keyboard and waits until the server has the message. */
@@ -189,6 +219,6 @@ export async function expectAgreement(one: Chat, other: Chat): Promise<string> {
     }
     expect(b).toEqual(a);
     seen = a.map((line) => line.replace(/^(answer running [^:]*: )(1?( 2)?( 3)? ?|1 2 3 .*)$/, '$1…')).join('\n');
-  }).toPass({ timeout: 20_000 });
+  }).toPass({ timeout: 30_000 });
   return seen;
 }

@@ -1,5 +1,5 @@
 import type { Browser, BrowserContext, Page } from '@playwright/test';
-import { ADMIN, Chat, expect, expectAccessible, test } from './fixtures.ts';
+import { ADMIN, Chat, answered, expect, expectAccessible, test } from './fixtures.ts';
 
 const PASSWORD = 'spring tides and neaps';
 
@@ -81,7 +81,7 @@ test('a disabled member is thrown out of an open page', async ({ page, browser, 
   await row.getByRole('button', { name: 'Disable' }).click();
   await page.getByTestId('confirm').getByRole('button', { name: 'Disable' }).click();
   await expect(page.getByTestId('notice')).toContainText('disabled');
-  await expect(guest.getByTestId('live')).toHaveAttribute('data-state', 'ended', { timeout: 5_000 });
+  await expect(guest.getByTestId('live')).toHaveAttribute('data-state', 'ended');
   await expect(member(page, email)).toContainText('disabled');
 
   await guest.reload();
@@ -109,15 +109,15 @@ test('limits and credits show on the page that refusals link to', async ({ page 
   await page.goto('/admin/members');
   await expect(page.getByTestId('form-entitlement').getByLabel('Credits')).toHaveValue('');
   await page.getByTestId('form-member-defaults').getByLabel('Turns a day').fill('500');
-  await page.getByRole('button', { name: 'Save member limits' }).click();
+  await answered(page, () => page.getByRole('button', { name: 'Save member limits' }).click());
   await page.getByTestId('form-entitlement').getByLabel('Credits').fill('1200');
-  await page.getByRole('button', { name: 'Save entitlement' }).click();
+  await answered(page, () => page.getByRole('button', { name: 'Save entitlement' }).click());
   await page.goto('/settings?tab=usage');
   await expect(page.getByTestId('credits')).toHaveText('1200');
   await expect(page.locator('li[data-testid=meter-member-daily]')).toContainText(/\d+ of 500/);
   await page.goto('/admin/members');
   await page.getByTestId('form-entitlement').getByLabel('Credits').fill('');
-  await page.getByRole('button', { name: 'Save entitlement' }).click();
+  await answered(page, () => page.getByRole('button', { name: 'Save entitlement' }).click());
   await expect(page.getByTestId('notice')).toBeVisible();
 });
 

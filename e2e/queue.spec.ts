@@ -72,7 +72,7 @@ test('F24 three wait, the second is recalled, the third steered, the first answe
   // The answer did not take the steer, so it goes first, as a message of its own.
   await expect(other.asks).toHaveText(['count on', 'count to 40', 'count on, once more'], { timeout: 30_000 });
   await expect(other.last).toContainText('1 2 3');
-  expect(await chat.text(chat.answers.nth(1))).toBe(counted(40));
+  await expect.poll(() => chat.text(chat.answers.nth(1))).toBe(counted(40));
   await expect(chat.waiting).toHaveCount(0);
   await reloaded();
 
@@ -82,13 +82,17 @@ test('F24 three wait, the second is recalled, the third steered, the first answe
   expect(end.match(/^(ask|steered|answer|waits)/gm)).toEqual(['ask', 'answer', 'ask', 'answer', 'ask', 'answer']);
 });
 
-test('a steer joins the answer after what is being written, in one turn', async ({ chat, page, upstream }) => {
+test('a steer joins the answer after what is being written, in one turn', async ({ chat, page, context, upstream }) => {
   await running(chat);
   const before = upstream.requests.length;
   await chat.message.fill('count to 9');
   await expect(chat.page.locator('#hints')).toContainText('steer');
   await chat.message.press('Control+Enter');
   await expect(chat.waiting.getByTestId('waiting-place')).toHaveText('joins this answer');
+  const board = await context.newPage();
+  await board.goto('/admin');
+  await expect(board.getByTestId('queue-row')).toContainText('handed over');
+  await board.close();
   upstream.finish();
   await expect(page.getByTestId('steered')).toHaveCount(1);
   await chat.done();
@@ -104,7 +108,7 @@ test('a steer joins the answer after what is being written, in one turn', async 
   expect([steered?.role, steered?.content]).toEqual(['user', 'count to 9']);
   await page.reload();
   await expect(page.getByTestId('steered')).toContainText('count to 9');
-  expect([await chat.text(chat.answers.first()), await chat.text()]).toEqual([first, counted(9)]);
+  await expect.poll(async () => [await chat.text(chat.answers.first()), await chat.text()]).toEqual([first, counted(9)]);
   await chat.last.getByTestId('what-happened').click();
   await expect(page.getByTestId('usage')).toContainText('response 2');
 });

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test as base } from '@playwright/test';
-import { Chat, counted, expect, setUp, test } from './fixtures.ts';
+import { Chat, copied, counted, expect, setUp, test } from './fixtures.ts';
 import { Server } from './server.ts';
 
 const RELOADS = Number(process.env.E2E_RELOADS ?? 8);
@@ -45,8 +45,7 @@ base('F34 recorded streams stand in the page as they were recorded', async ({ pa
       await page.getByTestId('model').selectOption(name);
       await chat.say(`replay ${name}`);
       await chat.done();
-      const copied = await source(page);
-      expect(copied, name).toBe(recordedText(name));
+      expect(await source(page), name).toBe(recordedText(name));
     }
   } finally {
     await server.dispose();
@@ -80,9 +79,7 @@ function lines(name: string): string[] {
 
 /** The Markdown of the last answer, as its copy button gives it. */
 async function source(page: import('@playwright/test').Page): Promise<string> {
-  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
-  await page.getByTestId('answer').last().getByRole('button', { name: 'Copy', exact: true }).last().click();
-  return page.evaluate(() => navigator.clipboard.readText());
+  return copied(page, () => page.getByTestId('answer').last().getByRole('button', { name: 'Copy', exact: true }).last().click());
 }
 
 function recordedText(name: string): string {
