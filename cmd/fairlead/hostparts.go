@@ -93,14 +93,24 @@ func (p *hostParts) openStore(ctx context.Context, cfg *config, log *slog.Logger
 	}
 	path := filepath.Join(dir, "host.db")
 	if p.db, err = sqldb.Open(ctx, sqldb.Options{Path: path, Logger: log}); err != nil {
+		if errors.Is(err, sqldb.ErrFull) {
+			return diskFull(path, err)
+		}
 		return wire.WrapError(wire.CodeStateUntrusted, path+" cannot be read as this host's store. "+
 			"It was left as it is: put a backup in its place, or start with another data_dir.", err)
 	}
 	if err := p.db.Migrate(ctx, relaysql.Migrations()); err != nil {
+		if errors.Is(err, sqldb.ErrFull) {
+			return diskFull(path, err)
+		}
 		return wire.WrapError(wire.CodeStateUntrusted, path+" is not of this version of the program. "+
 			"It was left as it is: use the version that wrote it, or start with another data_dir.", err)
 	}
 	return nil
+}
+
+func diskFull(path string, cause error) error {
+	return wire.WrapError(wire.CodeStoreUnavailable, "The disk is full, so "+path+" cannot be used. Nothing in it is damaged: make room and start again.", cause)
 }
 
 // close ends what is open, in the order in which it depends on each other.

@@ -27,6 +27,8 @@ func refused(o Options, cause error) error {
 
 func fileRefused(path string, cause error) string {
 	switch {
+	case errors.Is(cause, sqldb.ErrFull):
+		return "The disk is full, so " + path + " cannot be used. Nothing in it is damaged: make room and start again."
 	case errors.Is(cause, sqldb.ErrSchemaNewer):
 		return path + " was written by a newer version of the program. It was left as it is: use that version, or start with another data_dir."
 	case errors.Is(cause, sqldb.ErrForeign):

@@ -69,7 +69,13 @@ func (h *Host) untrusted(what string, cause error) error {
 }
 
 func (h *Host) update(ctx context.Context, fn func(*sqldb.Tx) error) error {
-	return h.named(h.db.Update(ctx, fn))
+	err := h.db.Update(ctx, fn)
+	var refusal *wire.Error
+	if errors.Is(err, sqldb.ErrFull) && !errors.As(err, &refusal) {
+		return wire.WrapError(wire.CodePersistFailed,
+			"The disk of the host is full, so it could not store the change. Once there is room, send the same command again.", h.named(err))
+	}
+	return h.named(err)
 }
 
 func (h *Host) view(ctx context.Context, fn func(*sqldb.Tx) error) error {

@@ -42,6 +42,7 @@ const (
 	stateDeadlock         = "40P01"
 	stateLockNotAvailable = "55P03"
 	stateTooManyClients   = "53300"
+	stateDiskFull         = "53100"
 	stateAdminShutdown    = "57P01"
 	stateCrashShutdown    = "57P02"
 	stateCannotConnectNow = "57P03"

@@ -138,7 +138,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		err = errors.New("sqldb: no path and no URL")
 	}
 	if err != nil {
-		return nil, err
+		return nil, full(err)
 	}
 	return &DB{engine: e}, nil
 }
@@ -158,19 +158,21 @@ func (db *DB) Dialect() Dialect { return db.engine.dialect() }
 //
 // ctx is honoured while the update waits for its turn and between two runs of fn;
 // once fn has begun, Update returns how it really ended. Errors: that of fn, as it
-// is; ErrClosed; the cause of ctx; ErrIndeterminate; any other error means that
-// nothing was stored.
+// is, but marked with ErrFull where the disk is full; ErrClosed; the cause of ctx;
+// ErrIndeterminate; any other error, such as ErrFull, means that nothing was stored.
 func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return db.engine.update(ctx, fn)
+	return full(db.engine.update(ctx, fn))
 }
 
 // View runs fn in one read snapshot. It waits for a free reader until ctx ends;
 // ctx also ends the statements of fn that are given it. Errors of fn are
 // returned as they are.
-func (db *DB) View(ctx context.Context, fn func(*Tx) error) error { return db.engine.view(ctx, fn) }
+func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
+	return full(db.engine.view(ctx, fn))
+}
 
 // Migrate brings the schema up to the newest of the migrations NNNN_name.sql at
 // the root of fsys, each in a transaction of its own. It is to be called before
@@ -179,7 +181,7 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error { return db.en
 // and with ErrForeign if it holds tables and never was migrated by this package.
 func (db *DB) Migrate(ctx context.Context, fsys fs.FS) error {
 	if err := db.engine.migrate(ctx, fsys); err != nil {
-		return fmt.Errorf("sqldb: migrate %s: %w", db.Path(), err)
+		return fmt.Errorf("sqldb: migrate %s: %w", db.Path(), full(err))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 const (
 	defaultDriver  = "sqlite3"
+	fallbackDriver = "sqlite"
 	defaultReaders = 4
 
 	// maxBatch bounds the updates of one transaction, and with it the longest
@@ -69,8 +70,15 @@ func openSQLite(ctx context.Context, o Options) (*sqlite, error) {
 	if err := makeFile(path); err != nil {
 		return nil, fmt.Errorf("sqldb: %w", err)
 	}
+	source := dsn(path)
+	if o.Driver != fallbackDriver {
+		if err := registerVFS(); err != nil {
+			return nil, fmt.Errorf("sqldb: %w", err)
+		}
+		source += "&vfs=" + roomVFSName
+	}
 	db := &sqlite{
-		path: path, driver: o.Driver, dsn: dsn(path), log: o.Logger,
+		path: path, driver: o.Driver, dsn: source, log: o.Logger,
 		readers:  make(chan *conn, o.Readers),
 		requests: make(chan *request, maxBatch),
 		closing:  make(chan struct{}), stopped: make(chan struct{}),
