@@ -200,7 +200,7 @@ func TestF10_NothingIsGatheredForAHostThatReadsNothing(t *testing.T) {
 	}
 	start := time.Now()
 	_ = conn.Close(link.Ending{Code: link.CloseTooSlow})
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("closing took %s", took)
 	}
 }
