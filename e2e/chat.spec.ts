@@ -145,6 +145,32 @@ test('Enter of an input method does not send', async ({ chat, page }) => {
   await chat.message.dispatchEvent('compositionend');
 });
 
+test('F06 what is typed behind the first message goes with it, and an input method is not broken off', async ({ chat, page }) => {
+  let answer = () => {};
+  await page.routeWebSocket(/\/ws$/, (client) => {
+    const server = client.connectToServer();
+    server.onMessage((message) => {
+      if (/"disposition"/.test(String(message))) answer = () => client.send(message);
+      else client.send(message);
+    });
+  });
+  await chat.open();
+  await chat.message.fill('count to 3');
+  await chat.message.press('Enter');
+  await expect(chat.send).toHaveText('Sending…');
+  await chat.message.dispatchEvent('compositionstart');
+  await chat.message.press('Control+End');
+  await page.keyboard.type('\nand then');
+  await expect.poll(() => { answer(); return page.getByTestId('thread-link').first().innerText(); }).toContain('count to 3');
+  await expect(chat.message).toHaveValue('count to 3\nand then');
+  await chat.message.dispatchEvent('compositionend');
+  await expect(page).toHaveURL(/\/chats\//);
+  await chat.done();
+  await expect(chat.message).toHaveValue('and then');
+  await page.getByTestId('new-thread').click();
+  await expect(chat.message).toHaveValue('');
+});
+
 test('drafts stay with their threads', async ({ chat, page }) => {
   await chat.open();
   await chat.say('count to 2');

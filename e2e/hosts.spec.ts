@@ -186,6 +186,14 @@ test('a stuck turn is ended from its binding, and the list is live', async ({ pa
   await expectAccessible(page);
   await expect(page.locator('main')).not.toContainText('count to');
 
+  // Why something was refused stays, whatever changes around it.
+  await page.locator('[data-live=reservations] .about').evaluate((about) => {
+    about.insertAdjacentHTML('afterend', '<p class="alert" data-testid="form-error">It could not be ended.</p>');
+  });
+  const cursor = await page.getByTestId('cursor').innerText();
+  await expect(page.getByTestId('cursor')).not.toHaveText(cursor);
+  await expect(page.getByTestId('form-error')).toBeVisible();
+
   await page.getByRole('button', { name: 'End turn' }).click();
   await agree(page, 'End turn');
   await expect(page.getByTestId('notice')).toHaveText('The turn is ended.');

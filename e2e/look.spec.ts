@@ -99,3 +99,18 @@ test('reduced motion: nothing moves by itself', async ({ browser, installation }
   await chat.done('cancelled');
   await context.close();
 });
+
+test('on paper: the whole thread in ink, and nothing to press', async ({ page, chat }) => {
+  await chat.open();
+  for (let i = 0; i < 2; i++) {
+    await chat.say('Show me what you can do');
+    await chat.done();
+  }
+  await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+  const cut = await page.getByTestId('transcript').evaluate((log) => ({ by: log.scrollHeight - log.clientHeight, height: log.clientHeight }));
+  expect(cut.by).toBeLessThanOrEqual(1);
+  expect(cut.height).toBeGreaterThan(860);
+  await expect(chat.message).toBeHidden();
+  await expect(page.locator('#side')).toBeHidden();
+  expect(await page.evaluate(() => getComputedStyle(document.body).color)).toBe('rgb(21, 34, 44)');
+});

@@ -96,6 +96,21 @@ test('a disabled member is thrown out of an open page', async ({ page, browser, 
   await context.close();
 });
 
+test('a name that turns its text around turns nothing else, and a long address fits', async ({ page, browser, installation }) => {
+  const email = 'an.address.that.is.longer.than.a.phone.is.wide@a.host.that.is.long.example';
+  const link = await invite(page, email);
+  const context = await browser.newContext({ baseURL: installation.server.url, viewport: { width: 375, height: 740 }, storageState: { cookies: [], origins: [] } });
+  const guest = await context.newPage();
+  await guest.goto(link);
+  expect(await guest.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)).toBeLessThanOrEqual(0);
+  await join(guest, link, 'Kim \u202e rimda');
+  await page.goto('/admin/members');
+  const name = await member(page, email).locator('b').boundingBox();
+  const role = await member(page, email).locator('.tag').boundingBox();
+  expect((name?.x ?? 999) + (name?.width ?? 999)).toBeLessThanOrEqual(role?.x ?? 0);
+  await context.close();
+});
+
 test('the last admin stays, and is told why', async ({ page }) => {
   await page.goto('/admin/members');
   const row = member(page, ADMIN.email);

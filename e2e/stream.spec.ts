@@ -5,7 +5,7 @@ const THREAD = '019ad3c2-0001-7c3e-9b1e-2f6a1d6c0a11';
 const TURN = '019ad3c2-7b11-7c3e-9b1e-2f6a1d6c0a12';
 
 /** The page with a gateway behind it that the test plays: for faults and loads that the demo model does not make. */
-async function scripted(page: Page, chat: Chat): Promise<{ push: (frame: unknown) => void; line: () => WebSocketRoute; asked: any[] }> {
+async function scripted(page: Page, chat: Chat, { refusals = 0 } = {}): Promise<{ push: (frame: unknown) => void; line: () => WebSocketRoute; asked: any[] }> {
   const asked: any[] = [];
   let socket: WebSocketRoute | null = null;
   const thread = {
@@ -28,6 +28,10 @@ async function scripted(page: Page, chat: Chat): Promise<{ push: (frame: unknown
     route.onMessage((data) => {
       const frame = JSON.parse(String(data));
       asked.push(frame);
+      if (frame.type === 'thread.open' && frame.sinceSeq !== undefined && refusals-- > 0) {
+        route.send(JSON.stringify({ re: frame.id, ok: false, error: { code: 'rate_limited', message: '', retryable: true, retryAfterMs: 100 } }));
+        return;
+      }
       route.send(JSON.stringify({ re: frame.id, ok: true, ...answers[frame.type]?.(frame) }));
     });
     route.send(JSON.stringify({ type: 'welcome', protocol: 'fairlead.client.v1', epoch: 'e', limits: { frameBytes: 1 << 20 }, pingMs: 25_000 }));
@@ -121,4 +125,25 @@ test('F02 a reader who was too slow resumes from the last byte and event', async
   expect(again.turn).toEqual({ turnId: TURN, offset: 4 });
   push({ type: 'turn.delta', threadId: THREAD, turnId: TURN, offset: 2, next: 7, text: 'e two' });
   await expect(chat.last.getByTestId('stream')).toHaveText('one two');
+});
+
+test('text runs as its script does, and code from left to right', async ({ page, chat }) => {
+  const { push } = await scripted(page, chat);
+  const direction = (of: string) => page.locator(of).evaluate((element) => getComputedStyle(element).direction);
+  push({ type: 'threads.events', latestSeq: 1, events: [{ seqId: 1, kind: 'renamed', threadId: THREAD, title: 'שלום (עולם)', createdAt: new Date().toISOString() }] });
+  await expect(page.getByTestId('thread-title')).toHaveText('שלום (עולם)');
+  push(event(2, 'output.message', { content: 'x', html: '<p>مرحبا!</p><ul><li>واحد</li></ul><pre><code>let x = 1;</code></pre><p>left</p>', from: 0, to: 1 }));
+  push(event(3, 'turn.completed', {}));
+  await chat.done();
+  for (const of of ['#thread-title', '#threads .title', '.prose > p:first-child', '.prose li']) expect(await direction(of), of).toBe('rtl');
+  for (const of of ['.prose pre', '.prose > p:last-child']) expect(await direction(of), of).toBe('ltr');
+  await chat.message.fill('مرحبا');
+  expect(await direction('#message')).toBe('rtl');
+});
+
+test('a thread that cannot be opened now is opened a little later', async ({ page, chat }) => {
+  const { asked, line } = await scripted(page, chat, { refusals: 1 });
+  await line().close({ code: 4408 });
+  await expect.poll(() => asked.filter((frame) => frame.type === 'thread.open').length).toBe(3);
+  await expect(page.getByTestId('toast')).toHaveCount(1);
 });
