@@ -19,8 +19,8 @@ test('from nothing to the first answer: setup link, chat, streamed demo answer',
   await page.evaluate(() => {
     const shown: string[] = (window as any).shown = [];
     new MutationObserver((changes) => {
-      for (const { target } of changes) shown.push((target as HTMLElement).dataset.status ?? '');
-    }).observe(document.getElementById('items') as HTMLElement, { attributeFilter: ['data-status'], subtree: true });
+      for (const { oldValue } of changes) shown.push(oldValue ?? '');
+    }).observe(document.getElementById('items') as HTMLElement, { attributeFilter: ['data-status'], attributeOldValue: true, subtree: true });
   });
   await chat.say('Hello there');
   await expect(page).toHaveURL(/\/chats\/[0-9a-f-]{36}$/);
