@@ -45,9 +45,14 @@ func render(m gateway.UserMessage) (string, error) {
 			if n := len(p.SelectedModel); n == 0 || n > maxModelName || !utf8.ValidString(p.SelectedModel) || strings.ContainsRune(p.SelectedModel, 0) {
 				return "", fieldError(path+".selectedModel", "required", "A model part names a model.")
 			}
+			if p.Text != "" {
+				return "", fieldError(path+".text", "unknown", "A model part has no text.")
+			}
 			continue
 		case p.Type != partText:
 			return "", fieldError(path+".type", "enum", "Only text and model parts can be sent.")
+		case p.SelectedModel != "":
+			return "", fieldError(path+".selectedModel", "unknown", "A text part names no model.")
 		case strings.ContainsRune(p.Text, 0):
 			return "", fieldError(path+".text", "nul", "A message must not hold the NUL character.")
 		case !utf8.ValidString(p.Text):

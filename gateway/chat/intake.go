@@ -408,7 +408,12 @@ func endingOf(p wire.CompletedPayload) ending {
 	if p.Outcome != nil {
 		out = *p.Outcome
 	}
-	e.finish, e.retryAt = out.Finish, out.RetryAt
+	if out.Finish == wire.FinishToolCallIgnored || out.Finish == wire.FinishRefusedInPart {
+		e.finish = out.Finish
+	}
+	if at, err := time.Parse(time.RFC3339, out.RetryAt); err == nil {
+		e.retryAt = stamp(at)
+	}
 	switch {
 	case out.Error != "":
 		e.error = endCode(out.Error)

@@ -181,10 +181,7 @@ func (s *Service) pushEvents(bus gateway.Bus, threadID string, events []gateway.
 	for len(events) > 0 {
 		n, size := 0, 0
 		for n < len(events) && n < gateway.MaxReplyEvents {
-			if e := events[n]; e.Content != nil {
-				size += len(*e.Content)
-			}
-			if n > 0 && size > gateway.MaxReplyBytes {
+			if size += eventLen(events[n]); n > 0 && size > maxEventsJSON {
 				break
 			}
 			n++

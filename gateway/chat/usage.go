@@ -17,6 +17,10 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
+// maxResponseID bounds a provider's id of a response, in bytes; hosts let no longer one
+// out.
+const maxResponseID = 256
+
 // Categories of usage (SQ74). Input is without what a cache gave or took;
 // reasoning stands apart only where it is not part of the output.
 const (
@@ -39,8 +43,8 @@ func usageOf(virtualID string, p wire.CompletedPayload) []gateway.UsageRow {
 		return nil
 	}
 	response := virtualID
-	if p.Outcome != nil && p.Outcome.ResponseID != "" {
-		response = p.Outcome.ResponseID
+	if p.Outcome != nil {
+		response = cmp.Or(responseName(p.Outcome.ResponseID), virtualID)
 	}
 	return usageRows(response, reported)
 }
@@ -50,7 +54,7 @@ func usageOf(virtualID string, p wire.CompletedPayload) []gateway.UsageRow {
 func usageOfResponses(virtualID string, list []wire.ResponseUsage) (rows []gateway.UsageRow) {
 	seen := make(map[string]bool)
 	for i, r := range list {
-		name := cmp.Or(r.ResponseID, virtualID)
+		name := cmp.Or(responseName(r.ResponseID), virtualID)
 		id := name
 		for n := i + 1; seen[id]; n++ {
 			id = fmt.Sprintf("%s#%d", name, n)
@@ -59,6 +63,15 @@ func usageOfResponses(virtualID string, list []wire.ResponseUsage) (rows []gatew
 		rows = append(rows, usageRows(id, r.Usage)...)
 	}
 	return rows
+}
+
+// responseName is a provider's id of a response, "" for one that is none: usage is
+// found by it, and not every database takes a key of any length.
+func responseName(id string) string {
+	if len(id) > maxResponseID {
+		return ""
+	}
+	return id
 }
 
 func usageRows(responseID string, reported wire.Usage) (rows []gateway.UsageRow) {
@@ -171,6 +184,10 @@ func priceOf(p gateway.Prices, category string) int64 {
 // priceUnit is how many tokens a price is for.
 const priceUnit = 1_000_000
 
+// maxCharge is the most that one row costs, as much as an org may have: what a host
+// reports must not carry the org's credits out of their range.
+const maxCharge = 1_000_000_000_000_000
+
 // credits is quantity × price for priceUnit, rounded up.
 func credits(quantity, price int64) int64 {
 	if quantity <= 0 || price <= 0 {
@@ -180,10 +197,10 @@ func credits(quantity, price int64) int64 {
 	lo, carry := bits.Add64(lo, priceUnit-1, 0)
 	hi += carry
 	if hi >= priceUnit {
-		return math.MaxInt64
+		return maxCharge
 	}
 	q, _ := bits.Div64(hi, lo, priceUnit)
-	return count(q)
+	return min(count(q), maxCharge)
 }
 
 // costed gives the usage of a turn with what it cost.

@@ -156,7 +156,7 @@ func (s *Server) agentTable() map[string]command {
 	return map[string]command{
 		"agents.list": on(func(s *session, ctx context.Context, _ *bareFrame) (any, error) {
 			reply, err := chat.Agents(ctx, s.actor)
-			reply.Agents = orEmpty(reply.Agents)
+			reply.Agents = fitAgents(orEmpty(reply.Agents))
 			return reply, err
 		}),
 		"agent.get": on(func(s *session, ctx context.Context, f *agentFrame) (any, error) {
@@ -172,6 +172,26 @@ func (s *Server) agentTable() map[string]command {
 			return nil, chat.DeleteAgent(ctx, s.actor, f.AgentRequest)
 		}),
 	}
+}
+
+// replyOverhead is more than what a reply has beside its body.
+const replyOverhead = 4 << 10
+
+// fitAgents leaves out of assistants that fit into no frame what agent.get gives of
+// each.
+func fitAgents(list []gateway.Agent) []gateway.Agent {
+	for _, leaveOut := range []func(*gateway.Agent){
+		func(a *gateway.Agent) { a.Instructions = "" },
+		func(a *gateway.Agent) { a.Description = "" },
+	} {
+		if len(encode(list)) <= gateway.MaxFrameBytes-replyOverhead {
+			return list
+		}
+		for i := range list {
+			leaveOut(&list[i])
+		}
+	}
+	return list
 }
 
 // on makes a command of a function over its decoded frame. The validator learns

@@ -32,6 +32,7 @@ type chatDouble struct {
 	order   sync.Mutex // held from a commit to its publication
 	mu      sync.Mutex // guards the rest
 	threads map[string]*threadDouble
+	agents  []gateway.Agent
 }
 
 type threadDouble struct {
@@ -398,7 +399,17 @@ func agent(id string) gateway.AgentReply {
 }
 
 func (d *chatDouble) Agents(context.Context, gateway.Actor) (gateway.AgentsReply, error) {
-	return gateway.AgentsReply{}, d.called("agents")
+	err := d.called("agents")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return gateway.AgentsReply{Agents: d.agents}, err
+}
+
+// offer sets the assistants that there are.
+func (d *chatDouble) offer(agents []gateway.Agent) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.agents = agents
 }
 
 func (d *chatDouble) Agent(_ context.Context, _ gateway.Actor, req gateway.AgentRequest) (gateway.AgentReply, error) {

@@ -1,9 +1,12 @@
 package socket_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/gateway"
 )
 
 // dense is Markdown source of about size bytes whose HTML is much longer.
@@ -47,5 +50,42 @@ func TestF01_ALongThreadOpensInMidAnswer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAgentsList_FitsIntoAFrame: instructions, and if need be descriptions, are left out
+// of assistants that are too many for one.
+func TestAgentsList_FitsIntoAFrame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	list := func(n int, of gateway.Agent) []gateway.Agent {
+		all := make([]gateway.Agent, n)
+		for i := range all {
+			all[i] = of
+			all[i].ID = newID()
+		}
+		return all
+	}
+	long := agent("").Agent
+	long.Instructions, long.Description = strings.Repeat("i", gateway.MaxAgentInstructions), strings.Repeat("\x01", 400)
+	c := r.dial("ann")
+	for _, tc := range []struct {
+		n                         int
+		instructions, description bool
+	}{{50, true, true}, {200, false, true}, {600, false, false}} {
+		r.chat.offer(list(tc.n, long))
+		f := c.must("agents.list", nil)
+		var reply gateway.AgentsReply
+		if err := json.Unmarshal([]byte(f.raw), &reply); err != nil {
+			t.Fatal(err)
+		}
+		if len(reply.Agents) != tc.n {
+			t.Fatalf("%d assistants, want %d", len(reply.Agents), tc.n)
+		}
+		for _, a := range reply.Agents {
+			if a.DisplayName != long.DisplayName || (a.Instructions != "") != tc.instructions || (a.Description != "") != tc.description {
+				t.Fatalf("of %d one has %d bytes of instructions, %d of description", tc.n, len(a.Instructions), len(a.Description))
+			}
+		}
 	}
 }
