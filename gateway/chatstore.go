@@ -173,7 +173,8 @@ type AdmissionRows interface {
 	Admission(ctx context.Context, orgID, accountID string) (Admission, error)
 	// Load counts turns; started since the moment.
 	Load(ctx context.Context, orgID, accountID string, since int64) (Load, error)
-	// QueuedTurns lists the turns of an org that wait for it, oldest first.
+	// QueuedTurns lists the turns of an org that wait for it, oldest first, without
+	// their contexts.
 	QueuedTurns(ctx context.Context, orgID string, limit int) ([]TurnRow, error)
 	// WaitingOrgs lists the orgs in which turns wait.
 	WaitingOrgs(ctx context.Context) ([]string, error)

@@ -46,7 +46,9 @@ func (tx chatTx) Load(ctx context.Context, orgID, accountID string, since int64)
 		orgID, orgID, accountID, orgID, orgID, since, accountID, since), scanLoad)
 }
 
-const queuedTurns = turnQuery + ` WHERE org_id = ? AND status = 'queued' ORDER BY created_at, id LIMIT ?`
+// queuedTurns leaves out the contexts: there may be thousands of turns, of tens of
+// kilobytes each, and they are read under the lock of their org.
+const queuedTurns = turnHead + `''` + turnTail + ` WHERE org_id = ? AND status = 'queued' ORDER BY created_at, id LIMIT ?`
 
 func (tx chatTx) QueuedTurns(ctx context.Context, orgID string, limit int) ([]gateway.TurnRow, error) {
 	return many(ctx, tx, "list queued turns", scanTurn, queuedTurns, orgID, limit)

@@ -9,11 +9,15 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-const turnQuery = `
+const (
+	turnQuery = turnHead + `context` + turnTail
+	turnHead  = `
 	SELECT id, org_id, account_id, thread_id, input_event_id, COALESCE(run_id, ''), COALESCE(binding_id, ''), host_id,
 		COALESCE(virtual_turn_id, ''), status, reason, error, interrupted, COALESCE(recover_by, 0), model, route,
-		billing, family, marker_event_id, context, estimate_input, estimate_output, partial, created_at, COALESCE(started_at, 0), COALESCE(ended_at, 0)
+		billing, family, marker_event_id, `
+	turnTail = `, estimate_input, estimate_output, partial, created_at, COALESCE(started_at, 0), COALESCE(ended_at, 0)
 	FROM turns`
+)
 
 func scanTurn(r rowScanner) (t gateway.TurnRow, err error) {
 	var partial sql.NullString

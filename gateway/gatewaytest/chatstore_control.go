@@ -160,6 +160,7 @@ func (s *suite) load() {
 			th := s.threadIn(tx)
 			t := gateway.TurnRow{
 				ID: uid(), OrgID: org, AccountID: account, ThreadID: th.ID, InputEventID: uid(), Status: gateway.TurnQueued, CreatedAt: int64(20 - i),
+				Context: "what the model is told",
 			}
 			s.must(tx.InsertTurn(s.ctx, t))
 			waiting = append([]string{t.ID}, waiting...)
@@ -179,6 +180,9 @@ func (s *suite) load() {
 			var ids []string
 			for _, t := range list {
 				ids = append(ids, t.ID)
+				if t.Context != "" || t.OrgID != org || t.AccountID != account || t.CreatedAt == 0 {
+					s.Errorf("queued turn %+v", t)
+				}
 			}
 			if fmt.Sprint(ids) != fmt.Sprint(want) {
 				s.Errorf("queued %v, want %v", ids, want)
