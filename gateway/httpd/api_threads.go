@@ -91,7 +91,7 @@ func (s *Server) apiEvents(ctx context.Context, actor gateway.Actor, q eventsQue
 		reply = eventsReply{Events: orEmpty(open.Events), HasMore: open.More, LatestSeq: open.LatestSeq}
 		return len(reply.Events) > 0, err
 	}
-	err = s.await(ctx, gateway.ThreadTopic(q.ThreadID), q.Wait, read)
+	err = s.await(ctx, actor, gateway.ThreadTopic(q.ThreadID), q.Wait, read)
 	if q.Limit > 0 && len(reply.Events) > q.Limit {
 		reply.Events, reply.HasMore = reply.Events[:q.Limit], true
 	}
@@ -108,7 +108,7 @@ func (s *Server) apiTurn(ctx context.Context, actor gateway.Actor, q turnQuery) 
 	if done, err := read(); done || err != nil || q.Wait == 0 {
 		return reply, err
 	}
-	return reply, s.await(ctx, gateway.ThreadTopic(reply.Turn.ThreadID), q.Wait, read)
+	return reply, s.await(ctx, actor, gateway.ThreadTopic(reply.Turn.ThreadID), q.Wait, read)
 }
 
 // apiInterrupt is turn.interrupt; the thread is the turn's.
@@ -123,12 +123,21 @@ func (s *Server) apiInterrupt(ctx context.Context, actor gateway.Actor, q interr
 }
 
 // await reads, and reads again whenever the thread's log grew, until read is done
-// or fails, the seconds have passed, or the server is about to go.
-func (s *Server) await(ctx context.Context, topic string, seconds int, read func() (done bool, err error)) error {
+// or fails, the seconds have passed, or the server is about to go. Who waits with a
+// credential that ends is told no more.
+func (s *Server) await(ctx context.Context, actor gateway.Actor, topic string, seconds int, read func() (done bool, err error)) error {
 	if seconds == 0 {
 		_, err := read()
 		return err
 	}
+	ended := make(chan struct{}, 1)
+	unwatch := s.cfg.API.Bus.Subscribe(gateway.CredentialTopic(actor.CredentialID), func(gateway.Push) {
+		select {
+		case ended <- struct{}{}:
+		default:
+		}
+	})
+	defer unwatch()
 	grown := make(chan struct{}, 1)
 	cancel := s.cfg.API.Bus.Subscribe(topic, func(p gateway.Push) {
 		if p.Type == "thread.events" {
@@ -152,6 +161,8 @@ func (s *Server) await(ctx context.Context, topic string, seconds int, read func
 			last = true
 		case <-s.leaving:
 			last = true
+		case <-ended:
+			return unauthorized()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -2,6 +2,7 @@ package httpd_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,14 +11,16 @@ import (
 	"github.com/fairlead/fairlead/gateway/httpd"
 )
 
-// listening is a bus that tells of each subscription.
+// listening is a bus that tells of each subscription of a thread.
 type listening struct {
 	gateway.Bus
 	began chan string
 }
 
 func (l listening) Subscribe(topic string, handle func(gateway.Push)) (cancel func()) {
-	defer func() { l.began <- topic }()
+	if strings.HasPrefix(topic, gateway.ThreadTopic("")) {
+		defer func() { l.began <- topic }()
+	}
 	return l.Bus.Subscribe(topic, handle)
 }
 
@@ -105,4 +108,27 @@ func TestAPI_WaitingEndsByItself(t *testing.T) {
 		p.b.httpd.Drain()
 		want[struct{ Turn gateway.Turn }](t, <-got, http.StatusOK)
 	})
+}
+
+// TestAPI_WhoseCredentialEndsIsToldNoMore: a program that waits is like a socket.
+func TestAPI_WhoseCredentialEndsIsToldNoMore(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 8)
+	var fan gateway.Bus
+	p := newProgram(t, options{api: func(c *httpd.APIConfig) {
+		fan = c.Bus
+		c.Bus = listening{c.Bus, began}
+	}})
+	started := p.say("", "hello")
+	who, err := p.b.accounts.AuthenticateToken(t.Context(), p.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan reply, 1)
+	go func() { got <- p.get("/turns/" + *started.TurnID + "?wait=60") }()
+	<-began
+	fan.Publish(gateway.CredentialTopic(who.CredentialID), gateway.Push{})
+	if r := <-got; r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("answered %s %s", r.Status, r.body)
+	}
 }
