@@ -173,7 +173,7 @@ func TestRH61_SettingsAreReadAgainByDraining(t *testing.T) {
 	l := got(t, "the link", d.links)
 	l.attachDemo(t, 0, "")
 	applied(t, l.prompt(t, 1, 1, "count to 1000000"))
-	m.settings("host: {name: box, max_inflight: 3, drain: 100ms}\ncontext: {stopped_answers: omit}\n")
+	m.settings("host: {name: box, max_inflight: 3, drain: 5s}\ncontext: {stopped_answers: omit}\n")
 	s.hangup <- os.Interrupt
 	if reason := got(t, "draining", l.draining).Reason; reason != "settings_changed" {
 		t.Errorf("reason is %q", reason)
