@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"database/sql"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +60,8 @@ func TestDocs_CommandsWork(t *testing.T) {
 			continue // TestDocs_APIExamplesWork
 		}
 		in := newInstall(t, "http://127.0.0.1:1", model{"m", "m"})
-		if filepath.Base(file) == "hosts.md" {
+		switch filepath.Base(file) {
+		case "hosts.md", "control-plane.md":
 			joinHost(t, in, "gpu-box")
 		}
 		text, err := os.ReadFile(file)
@@ -94,6 +97,28 @@ func joinHost(t *testing.T, in *install, name string) *install {
 	return host
 }
 
+// withHost puts the id of the embedded host, which is never revoked, where docs have an example of one.
+func withHost(t *testing.T, in *install, args []string) []string {
+	t.Helper()
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if !strings.HasPrefix(arg, "target_") {
+			continue
+		}
+		var hosts []struct{ ID, Name string }
+		listed := in.command("", "admin", "host", "list", "--json")
+		if err := json.Unmarshal([]byte(listed), &hosts); err != nil {
+			t.Fatalf("%v: %s", err, listed)
+		}
+		at := slices.IndexFunc(hosts, func(h struct{ ID, Name string }) bool { return h.Name == "embedded" })
+		if at < 0 {
+			t.Fatalf("no embedded host: %+v", hosts)
+		}
+		args[i] = hosts[at].ID
+	}
+	return args
+}
+
 func try(t *testing.T, in *install, file string, fields []string) {
 	t.Helper()
 	switch fields[0] {
@@ -107,7 +132,7 @@ func try(t *testing.T, in *install, file string, fields []string) {
 			in.stop()
 			return
 		}
-		in.command("a long enough password\n", fields[1:]...)
+		in.command("a long enough password\n", withHost(t, in, fields[1:])...)
 	default:
 		t.Errorf("%s: nobody tries %q", file, strings.Join(fields, " "))
 	}
