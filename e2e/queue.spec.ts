@@ -146,6 +146,7 @@ test('F24 a steer that comes too late goes next, and says so', async ({ chat, pa
   await expect(other.waiting.locator('.t')).toHaveText(['count on, second', 'count to 11']);
   const note = other.waitingFor('count on, second').getByTestId('waiting-note');
   await expect(note).toHaveText('The answer had ended; this message goes next.');
+  for (const tab of [chat, other]) await expect(tab.last).toContainText('1 2 3');
   const before = await expectAgreement(chat, other);
   await page.reload();
   await chat.live();
