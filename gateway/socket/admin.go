@@ -41,8 +41,8 @@ type adminPatch struct {
 	Patch
 }
 
-// adminFollow keeps the views of one session up to date. Its goroutine lives as
-// long as the session follows anything.
+// adminFollow keeps the views of one session up to date. Its goroutine lives from the
+// first admin.follow to the end of the session.
 type adminFollow struct {
 	s      *session
 	cancel func() // the subscription of the bus
@@ -70,6 +70,11 @@ func (s *session) followAdmin(ctx context.Context, f *adminFrame) (any, error) {
 	if f.Filter != nil {
 		view.filter = *f.Filter
 	}
+	// A change that comes while the view is read is rendered after it: the follower is
+	// subscribed by now, and cannot render before it knows the view.
+	follow := s.adminFollow()
+	follow.mu.Lock()
+	defer follow.mu.Unlock()
 	patches, err := s.srv.cfg.Admin.Render(ctx, s.actor, f.View, view.filter)
 	if err != nil {
 		return nil, err
@@ -77,9 +82,6 @@ func (s *session) followAdmin(ctx context.Context, f *adminFrame) (any, error) {
 	s.push(s.reply(f.ID, struct {
 		View string `json:"view"`
 	}{f.View}))
-	follow := s.adminFollow()
-	follow.mu.Lock()
-	defer follow.mu.Unlock()
 	follow.views[f.View] = view
 	s.patch(f.View, view, patches)
 	return sent{}, nil

@@ -124,6 +124,47 @@ func TestAdminFollow_LooksAtWhatChangesByTime(t *testing.T) {
 	want("hosts", "online") // and the turns are not looked at
 }
 
+// turningBoard is a dashboard that changes right after it was first read for a view.
+type turningBoard struct {
+	change func() // tells of the change
+	mu     sync.Mutex
+	rows   map[string]string // the row of a view
+}
+
+func (b *turningBoard) Render(_ context.Context, _ gateway.Actor, view string, _ gateway.Page) ([]socket.Patch, error) {
+	b.mu.Lock()
+	row, again := b.rows[view]
+	b.rows[view] = "new"
+	b.mu.Unlock()
+	if again {
+		return []socket.Patch{{Target: view, Op: "replace", HTML: row}}, nil
+	}
+	b.change()
+	return []socket.Patch{{Target: view, Op: "replace", HTML: "old"}}, nil
+}
+
+// TestAdminFollow_MissesNoChangeWhileItBegins: what changes after a view was read first
+// and before it is sent is sent too, for the first view of a session and the next.
+func TestAdminFollow_MissesNoChangeWhileItBegins(t *testing.T) {
+	t.Parallel()
+	board := &turningBoard{rows: make(map[string]string)}
+	r := newRig(t, func(c *socket.Config) {
+		c.Admin = board
+		c.Limits.AdminEvery, c.Limits.AdminLook = time.Millisecond, time.Hour
+	})
+	board.change = func() { r.bus.Publish(gateway.AdminTopic("org-1"), gateway.Push{}) }
+	c := r.dial("ann")
+	for _, view := range []string{"turns", "queue"} {
+		c.must("admin.follow", fields{"view": view})
+		for _, html := range []string{"old", "new"} {
+			want := `{"type":"admin.patch","view":"` + view + `","target":"` + view + `","op":"replace","html":"` + html + `"}`
+			if got := c.read(); got.raw != want {
+				t.Fatalf("got  %s\nwant %s", got.raw, want)
+			}
+		}
+	}
+}
+
 func TestAdminFollow_RestsBetweenTwoRenderings(t *testing.T) {
 	t.Parallel()
 	board := &boardDouble{}
