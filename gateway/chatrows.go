@@ -40,10 +40,11 @@ type ThreadRow struct {
 	LatestSeq, LastReadSeq        int64
 	CreatedAt, UpdatedAt          int64
 	DeletedAt                     int64
-	// Waiting, Active and Recovering are read beside the row, never written.
+	// Waiting, Active, Recovering and Disabled are read beside the row, never written.
 	Waiting    int
 	Active     *TurnRef
 	Recovering bool
+	Disabled   bool // its owner's account is
 }
 
 // Thread is the row as it stands on the wire.
@@ -155,6 +156,8 @@ type Admission struct {
 	// means without limit (decisions §2.17).
 	Suspended bool
 	Credits   *int64
+	// Disabled tells that the account is; nothing of it is started meanwhile.
+	Disabled bool
 	// OrgTurns and MemberTurns bound the turns that run at once, OrgDaily and
 	// MemberDaily those started in a day (UTC).
 	OrgTurns, MemberTurns int

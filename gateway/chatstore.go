@@ -84,7 +84,7 @@ type ThreadRows interface {
 	// Threads lists the threads of an account, newest first.
 	Threads(ctx context.Context, q ThreadQuery) ([]ThreadRow, error)
 	// IdleThreads lists threads that could start a turn: something waits, no
-	// turn is active or recovering.
+	// turn is active or recovering, the owner is not disabled.
 	IdleThreads(ctx context.Context, limit int) ([]string, error)
 
 	// ClaimClientEvent stores e unless its id is spent: then it gives the first

@@ -83,10 +83,11 @@ func (s *Service) claimHead(ctx context.Context, c candidate) (done claimed, err
 	return done, err
 }
 
-// idle tells whether a thread may take a turn: none is active, and none that was
-// cancelled waits for its host's end (CG81) or for a delivery (SQ35).
+// idle tells whether a thread may take a turn: none is active, none that was
+// cancelled waits for its host's end (CG81) or for a delivery (SQ35), and its owner is
+// not disabled.
 func idle(th gateway.ThreadRow) bool {
-	return th.Active == nil && !th.Recovering && th.DeletedAt == 0
+	return th.Active == nil && !th.Recovering && !th.Disabled && th.DeletedAt == 0
 }
 
 // claim takes a waiting message out of the queue and makes the turn that it

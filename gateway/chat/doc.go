@@ -28,6 +28,10 @@
 // turn would come later. Who only lost the right while the message was on its way
 // is refused as if nothing had been sent.
 //
+// A disabled account starts nothing: what waits of it, in its threads, as steers or in
+// the queue of its org, waits until the account is enabled again. The next sweep finds
+// it then. Turns that were made before end as always.
+//
 // # A turn
 //
 //	        ┌→ queued ─┬──────────────┐

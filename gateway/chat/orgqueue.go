@@ -80,7 +80,8 @@ func (s *Service) placesOf(tx gateway.ChatTx, orgID string) *places {
 	return &places{s: s, tx: tx, orgID: orgID, member: make(map[string]*memberPlaces)}
 }
 
-// take takes a place for a turn of the account, if there is one.
+// take takes a place for a turn of the account, if there is one; for one that is
+// disabled there is none.
 func (p *places) take(ctx context.Context, accountID string) (bool, error) {
 	m := p.member[accountID]
 	if m == nil {
@@ -95,7 +96,7 @@ func (p *places) take(ctx context.Context, accountID string) (bool, error) {
 		p.member[accountID] = m
 	}
 	org, member := p.s.orgLimit(m.admission), p.s.memberLimit(m.admission)
-	if (org > 0 && m.load.OrgActive+p.taken >= org) || (member > 0 && m.load.MemberActive+m.taken >= member) {
+	if m.admission.Disabled || (org > 0 && m.load.OrgActive+p.taken >= org) || (member > 0 && m.load.MemberActive+m.taken >= member) {
 		return false, nil
 	}
 	p.taken++
@@ -159,7 +160,7 @@ func unmark(t gateway.TurnRow) []*gateway.Event {
 }
 
 // Promote lets turns of an org go on that wait for it, the oldest first, as far as
-// there is room; those of a member at its own limit are passed over. It is called
+// there is room; those of a member at its own limit, or disabled, are passed over. It is called
 // by itself when a turn ends; call it when limits were raised. After Rest it does
 // nothing.
 func (s *Service) Promote(ctx context.Context, orgID string) error {

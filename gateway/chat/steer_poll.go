@@ -138,7 +138,8 @@ func reservedOffer(t gateway.TurnRow, d gateway.DeliveryRow) gateway.SteerOffer 
 
 // nextFor gives what a running turn would be offered next, by time (SQ33): the
 // first steer of its thread, or the warning of its deadline. A steer that is too
-// large keeps those behind it waiting, but not the warning.
+// large keeps those behind it waiting, but not the warning; so does an owner who is
+// disabled, since every steer is one more request to the model.
 func nextFor(ctx context.Context, tx gateway.ChatTx, t gateway.TurnRow) (next *gateway.DeliveryRow, large bool, err error) {
 	warning, err := waitingWarning(ctx, tx, t.ID)
 	if err != nil {
@@ -146,6 +147,10 @@ func nextFor(ctx context.Context, tx gateway.ChatTx, t gateway.TurnRow) (next *g
 	}
 	steers, err := tx.Steers(ctx, t.ThreadID)
 	if err != nil || len(steers) == 0 {
+		return warning, false, err
+	}
+	th, err := tx.Thread(ctx, t.ThreadID)
+	if err != nil || th.Disabled {
 		return warning, false, err
 	}
 	q := steers[0]

@@ -10,7 +10,7 @@ import (
 func scanAdmission(r rowScanner) (a gateway.Admission, err error) {
 	var status string
 	var credits sql.NullInt64
-	err = r.Scan(&status, &credits, &a.OrgTurns, &a.OrgDaily, &a.MemberTurns, &a.MemberDaily)
+	err = r.Scan(&status, &credits, &a.OrgTurns, &a.OrgDaily, &a.MemberTurns, &a.MemberDaily, &a.Disabled)
 	a.Suspended = status == "suspended"
 	if credits.Valid {
 		a.Credits = &credits.Int64
@@ -21,11 +21,12 @@ func scanAdmission(r rowScanner) (a gateway.Admission, err error) {
 func (tx chatTx) Admission(ctx context.Context, orgID, accountID string) (gateway.Admission, error) {
 	return one("read admission", tx.QueryRow(ctx, `
 		SELECT e.status, e.credits, COALESCE(o.concurrent_turns, 0), COALESCE(o.daily_turns, 0),
-			COALESCE(m.concurrent_turns, o.member_concurrent_turns, 0), COALESCE(m.daily_turns, o.member_daily_turns, 0)
+			COALESCE(m.concurrent_turns, o.member_concurrent_turns, 0), COALESCE(m.daily_turns, o.member_daily_turns, 0),
+			EXISTS (SELECT 1 FROM accounts a WHERE a.id = ? AND a.disabled_at <> 0)
 		FROM entitlements e
 		LEFT JOIN org_limits o ON o.org_id = e.org_id
 		LEFT JOIN member_limits m ON m.account_id = ?
-		WHERE e.org_id = ?`, accountID, orgID), scanAdmission)
+		WHERE e.org_id = ?`, accountID, accountID, orgID), scanAdmission)
 }
 
 func scanLoad(r rowScanner) (l gateway.Load, err error) {

@@ -68,7 +68,8 @@ const threadQuery = `
 		t.created_at, t.updated_at, COALESCE(t.deleted_at, 0),
 		(SELECT COUNT(*) FROM queue q WHERE q.thread_id = t.id),
 		COALESCE(a.id, ''), COALESCE(a.status, ''),
-		EXISTS (SELECT 1 FROM turns r WHERE r.thread_id = t.id AND r.recover_by IS NOT NULL)
+		EXISTS (SELECT 1 FROM turns r WHERE r.thread_id = t.id AND r.recover_by IS NOT NULL),
+		EXISTS (SELECT 1 FROM accounts o WHERE o.id = t.account_id AND o.disabled_at <> 0)
 	FROM threads t
 	LEFT JOIN turns a ON a.thread_id = t.id AND a.status IN ('queued', 'pending', 'running')`
 
@@ -76,7 +77,7 @@ func scanThread(r rowScanner) (t gateway.ThreadRow, err error) {
 	var title, model sql.NullString
 	var active gateway.TurnRef
 	err = r.Scan(&t.ID, &t.OrgID, &t.AccountID, &t.AgentID, &t.MadeBy, &title, &model, &t.LatestSeq, &t.LastReadSeq,
-		&t.CreatedAt, &t.UpdatedAt, &t.DeletedAt, &t.Waiting, &active.TurnID, &active.Status, &t.Recovering)
+		&t.CreatedAt, &t.UpdatedAt, &t.DeletedAt, &t.Waiting, &active.TurnID, &active.Status, &t.Recovering, &t.Disabled)
 	if title.Valid {
 		t.Title = &title.String
 	}
@@ -143,9 +144,10 @@ func (tx chatTx) Threads(ctx context.Context, q gateway.ThreadQuery) ([]gateway.
 
 func (tx chatTx) IdleThreads(ctx context.Context, limit int) ([]string, error) {
 	return many(ctx, tx, "list idle threads", scanText, `
-		SELECT DISTINCT q.thread_id FROM queue q
+		SELECT DISTINCT q.thread_id FROM queue q JOIN threads t ON t.id = q.thread_id
 		WHERE NOT EXISTS (SELECT 1 FROM turns a WHERE a.thread_id = q.thread_id AND a.status IN ('queued', 'pending', 'running'))
 		AND NOT EXISTS (SELECT 1 FROM turns r WHERE r.thread_id = q.thread_id AND r.recover_by IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM accounts o WHERE o.id = t.account_id AND o.disabled_at <> 0)
 		LIMIT ?`, limit)
 }
 

@@ -41,6 +41,7 @@ func ChatStore(t *testing.T, d Database) {
 		{"a running turn is warned once", (*suite).deadlines},
 		{"steers are ordered like the queue", (*suite).steers},
 		{"admission reads entitlement and limits", (*suite).admission},
+		{"a disabled account", (*suite).disabled},
 		{"the load of an org", (*suite).load},
 		{"charges are booked once", (*suite).charges},
 		{"assistants and who sees them", (*suite).agents},

@@ -2,6 +2,8 @@ package gatewaytest
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/gateway"
 )
@@ -134,6 +136,42 @@ func (s *suite) admission() {
 	s.must(err)
 	want.MemberTurns, want.MemberDaily = 0, 9 // a row of its own stands for both
 	check(member.ID, want)
+}
+
+func (s *suite) disabled() {
+	s.orgs()
+	owner := gateway.StoredAccount{Account: gateway.Account{ID: account, OrgID: org, Email: "a@example.com", Role: gateway.RoleMember}}
+	accounts := s.sql.Accounts()
+	_, err := accounts.CreateAccount(s.ctx, owner, "", gateway.Org{}, gateway.AuditEntry{ID: uid()})
+	s.must(err)
+	mine, theirs := s.thread(), s.thread(func(th *gateway.ThreadRow) { th.AccountID = "acc-b" })
+	s.update(func(tx gateway.ChatTx) {
+		s.waiting(tx, mine, 0)
+		s.waiting(tx, theirs, 0)
+	})
+	check := func(disabled bool) {
+		s.Helper()
+		s.view(func(tx gateway.ChatTx) {
+			a, err := tx.Admission(s.ctx, org, account)
+			s.must(err)
+			th, err := tx.Thread(s.ctx, mine.ID)
+			s.must(err)
+			other, err := tx.Thread(s.ctx, theirs.ID)
+			s.must(err)
+			ids, err := tx.IdleThreads(s.ctx, 10)
+			s.must(err)
+			if a.Disabled != disabled || th.Disabled != disabled || other.Disabled ||
+				slices.Contains(ids, mine.ID) == disabled || !slices.Contains(ids, theirs.ID) {
+				s.Errorf("disabled is %v: admission %v, threads %v and %v, idle %v", disabled, a.Disabled, th.Disabled, other.Disabled, ids)
+			}
+		})
+	}
+	check(false)
+	_, err = accounts.DisableMember(s.ctx, org, account, gateway.AuditEntry{ID: uid(), At: time.UnixMilli(5)})
+	s.must(err)
+	check(true)
+	s.must(accounts.EnableMember(s.ctx, org, account, gateway.AuditEntry{ID: uid()}))
+	check(false)
 }
 
 func plainAdmission(a gateway.Admission) any {

@@ -416,7 +416,7 @@ func (p Members) members() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "</h2><p class=\"about\">Who is disabled is out at once: all sessions and tokens end. Their threads stay.</p><ul class=\"rows\" data-testid=\"members\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "</h2><p class=\"about\">Who is disabled is out at once: all sessions and tokens end. Their threads stay, and messages that wait in them are sent once they are enabled again.</p><ul class=\"rows\" data-testid=\"members\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -649,7 +649,7 @@ func (p Members) members() templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = p.act(DoDisable, m.ID, "Disable", m.Name, "Disable "+m.Name+"? They are thrown out at once, everywhere, and cannot log in.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = p.act(DoDisable, m.ID, "Disable", m.Name, "Disable "+m.Name+"? They are thrown out at once, everywhere, and cannot log in. An answer that is being written ends; what waits is not sent.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
