@@ -11,6 +11,7 @@ import (
 const (
 	CodeNotRecallable            wire.Code = "not_recallable"
 	CodeTurnNotActive            wire.Code = "turn_not_active"
+	CodeTurnActive               wire.Code = "turn_active"
 	CodeClientThreadIDInUse      wire.Code = "client_thread_id_in_use"
 	CodeClientEventIDInUse       wire.Code = "client_event_id_in_use"
 	CodeModelUnknown             wire.Code = "model_unknown"
@@ -46,7 +47,7 @@ func HTTPStatus(code wire.Code) int {
 		return http.StatusForbidden
 	case wire.CodeNotFound:
 		return http.StatusNotFound
-	case CodeClientEventIDInUse, CodeLastAdmin, wire.CodeHostExists, wire.CodeChallengeStale:
+	case CodeClientEventIDInUse, CodeTurnActive, CodeLastAdmin, wire.CodeHostExists, wire.CodeChallengeStale:
 		return http.StatusConflict
 	case wire.CodeFrameTooLarge, wire.CodePromptTooLarge:
 		return http.StatusRequestEntityTooLarge

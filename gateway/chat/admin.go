@@ -78,9 +78,10 @@ const reasonEndedByAdmin = "ended_by_admin"
 // AdminRelease opens the thread of a cancelled turn whose time for recovery is over,
 // but which a steer holds closed that its host never answered (SQ35): the message is
 // given back, as when a host stays away. It is audited in the same transaction. A turn
-// that holds nothing stays as it is.
+// that ended and holds nothing stays as it is.
 //
-// Errors: forbidden, not_found, bad_request (the time is not over).
+// Errors: forbidden, not_found, turn_active (it has not ended), bad_request (the time is
+// not over).
 func (s *Service) AdminRelease(ctx context.Context, actor gateway.Actor, req gateway.TurnRequest) error {
 	if err := s.ofOrg(ctx, actor, req.TurnID); err != nil {
 		return err
@@ -93,6 +94,8 @@ func (s *Service) AdminRelease(ctx context.Context, actor gateway.Actor, req gat
 		}
 		threadID = t.ThreadID
 		switch {
+		case !t.Status.Final():
+			return errTurnActive()
 		case t.RecoverBy == 0:
 			return nil
 		case u.now < t.RecoverBy:
@@ -110,6 +113,10 @@ func (s *Service) AdminRelease(ctx context.Context, actor gateway.Actor, req gat
 		s.drainSoon(threadID)
 	}
 	return err
+}
+
+func errTurnActive() error {
+	return wire.NewError(gateway.CodeTurnActive, "This turn has not ended, so its thread cannot take another. End the turn first.")
 }
 
 func errRecovering(until int64) error {

@@ -68,7 +68,12 @@ func TestAdminEnd_IsForTurnsOfTheOrgThatRun(t *testing.T) {
 		wantCode(t, act(eve, req), wire.CodeNotFound)
 		wantCode(t, act(ann, gateway.TurnRequest{TurnID: id()}), wire.CodeNotFound)
 	}
+	wantCode(t, r.AdminRelease(r.ctx, ann, req), gateway.CodeTurnActive) // pending
 	r.accept()
+	wantCode(t, r.AdminRelease(r.ctx, ann, req), gateway.CodeTurnActive)
+	if got := r.turn(*reply.TurnID); got.Status != gateway.TurnRunning {
+		t.Fatalf("turn %s", asJSON(t, got))
+	}
 	r.end(*reply.TurnID, gatewaytestCompleted())
 	wantCode(t, r.AdminEnd(r.ctx, ann, req), gateway.CodeTurnNotActive)
 	r.must(r.AdminRelease(r.ctx, ann, req)) // there is nothing to release

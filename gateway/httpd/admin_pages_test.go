@@ -231,6 +231,13 @@ func TestBindings_AnAdminEndsATurnOfADeadHost(t *testing.T) {
 		t.Error("a page shows what a person wrote")
 	}
 	ada.post(path, http.StatusNotFound, "do", "turn-release", "id", noThread+"x") // no id
+	if got := shown(t, page, "[data-testid=reservation] form"); !strings.Contains(got, "End turn") || strings.Contains(got, "Open thread") {
+		t.Errorf("offered for a running turn: %q", got)
+	}
+	early := ada.post(path, http.StatusConflict, "do", "turn-release", "id", turn.TurnID)
+	if got := shown(t, early, "[data-testid=form-error]"); !strings.Contains(got, "End the turn first") {
+		t.Errorf("the page says %q", got)
+	}
 	res := ada.post(path, http.StatusSeeOther, "do", "turn-end", "id", turn.TurnID)
 	after := ada.get(res.Header.Get("Location"))
 	if got := shown(t, after, "[data-testid=reservation]"); !strings.Contains(got, "stopped") || !strings.Contains(got, "ended_by_admin") || !strings.Contains(got, "waits for the host") {
