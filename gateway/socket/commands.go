@@ -75,10 +75,6 @@ type (
 		Head
 		gateway.InterruptRequest
 	}
-	turnFrame struct {
-		Head
-		gateway.TurnRequest
-	}
 	agentFrame struct {
 		Head
 		gateway.AgentRequest
@@ -135,13 +131,7 @@ func (s *Server) table() map[string]command {
 		"turn.interrupt": on(func(s *session, ctx context.Context, f *interruptFrame) (any, error) {
 			return chat.Interrupt(ctx, s.actor, f.InterruptRequest)
 		}),
-		"turn.get": on(func(s *session, ctx context.Context, f *turnFrame) (any, error) {
-			turn, err := chat.Turn(ctx, s.actor, f.TurnRequest)
-			turn.Usage, turn.Timeline = orEmpty(turn.Usage), orEmpty(turn.Timeline)
-			return struct {
-				Turn gateway.Turn `json:"turn"`
-			}{turn}, err
-		}),
+		"turn.get": on((*session).getTurn),
 	}
 	maps.Copy(t, s.agentTable())
 	if s.cfg.Admin != nil {

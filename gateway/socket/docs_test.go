@@ -185,6 +185,14 @@ type (
 	threadNamed struct {
 		ThreadID string `json:"threadId" validate:"required"`
 	}
+	turnAsked struct {
+		TurnID      string `json:"turnId" validate:"required"`
+		PartialFrom *int64 `json:"partialFrom,omitempty"`
+	}
+	turnTold struct {
+		Turn        gateway.Turn `json:"turn"`
+		PartialNext *int64       `json:"partialNext,omitempty"`
+	}
 	adminAsked struct {
 		View   string        `json:"view" validate:"required"`
 		Filter *gateway.Page `json:"filter,omitempty"`
@@ -215,15 +223,13 @@ func exchanges() map[string]exchange {
 		"message.recall": {gateway.RecallRequest{}, gateway.SendReply{}},
 		"message.steer":  {gateway.SteerRequest{}, gateway.SendReply{}},
 		"turn.interrupt": {gateway.InterruptRequest{}, gateway.SendReply{}},
-		"turn.get": {gateway.TurnRequest{}, struct {
-			Turn gateway.Turn `json:"turn"`
-		}{}},
-		"agents.list":  {noFields{}, gateway.AgentsReply{}},
-		"agent.get":    {gateway.AgentRequest{}, gateway.AgentReply{}},
-		"agent.create": {gateway.CreateAgentRequest{}, gateway.AgentReply{}},
-		"agent.update": {gateway.UpdateAgentRequest{}, gateway.AgentReply{}},
-		"agent.delete": {gateway.AgentRequest{}, nil},
-		"admin.follow": {adminAsked{}, adminTold{}},
+		"turn.get":       {turnAsked{}, turnTold{}},
+		"agents.list":    {noFields{}, gateway.AgentsReply{}},
+		"agent.get":      {gateway.AgentRequest{}, gateway.AgentReply{}},
+		"agent.create":   {gateway.CreateAgentRequest{}, gateway.AgentReply{}},
+		"agent.update":   {gateway.UpdateAgentRequest{}, gateway.AgentReply{}},
+		"agent.delete":   {gateway.AgentRequest{}, nil},
+		"admin.follow":   {adminAsked{}, adminTold{}},
 	}
 }
 

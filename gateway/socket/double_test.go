@@ -33,6 +33,7 @@ type chatDouble struct {
 	mu      sync.Mutex // guards the rest
 	threads map[string]*threadDouble
 	agents  []gateway.Agent
+	turn    *gateway.Turn
 }
 
 type threadDouble struct {
@@ -386,7 +387,19 @@ func (d *chatDouble) Turn(_ context.Context, _ gateway.Actor, req gateway.TurnRe
 	if err := d.called("turn"); err != nil {
 		return gateway.Turn{}, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.turn != nil {
+		return *d.turn, nil
+	}
 	return gateway.Turn{TurnID: req.TurnID, ThreadID: "t", Status: gateway.TurnCompleted, Model: "demo", Route: "demo", CreatedAt: gateway.Time{Time: noon}}, nil
+}
+
+// tell sets the one turn that there is.
+func (d *chatDouble) tell(t gateway.Turn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turn = &t
 }
 
 // agent is the one assistant of the double.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/gatewaytest"
+	"github.com/fairlead/fairlead/relay/wire"
 )
 
 // dense is Markdown source of about size bytes whose HTML is much longer.
@@ -51,6 +53,101 @@ func TestF01_ALongThreadOpensInMidAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// turnPage is a reply of turn.get.
+type turnPage struct {
+	Turn        gateway.Turn `json:"turn"`
+	PartialNext *int64       `json:"partialNext"`
+}
+
+// getTurn reads the page of a turn that begins at from, or the first one.
+func (c *client) getTurn(turnID string, from *int64) (page turnPage) {
+	c.Helper()
+	with := fields{"turnId": turnID}
+	if from != nil {
+		with["partialFrom"] = *from
+	}
+	if err := json.Unmarshal([]byte(c.must("turn.get", with).raw), &page); err != nil {
+		c.Fatal(err)
+	}
+	return page
+}
+
+// TestTurnGet_ALongUnfinishedAnswerIsReadInPages: however long it is and whatever it is
+// made of, no reply exceeds a frame, and nothing of it is lost.
+func TestTurnGet_ALongUnfinishedAnswerIsReadInPages(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ prompt, answer string }{
+		"one page":           {"hello", "short 🌍"},
+		"much text":          {"hello", strings.Repeat("It goes \"on\" 🌍 and on.\n", 100_000)},
+		"control characters": {strings.Repeat("\x01", 131_072), strings.Repeat("\x01\x02\x1b", 300_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRealRig(t)
+			ann := r.dial("ann")
+			_, turnID, runID := r.streaming(ann, "", c.prompt)
+			r.say(runID, c.answer)
+			r.host.End(runID, gatewaytest.Failed(wire.CodeModelOutputIncomplete))
+			if err := r.host.Deliver(t.Context(), r.service, -1); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the end is durable", r.host.Settled)
+			first := ann.getTurn(turnID, nil)
+			if first.Turn.Prompt != c.prompt || first.Turn.Context == "" || first.Turn.Status != gateway.TurnFailed {
+				t.Errorf("the first page has %d bytes of prompt, %d of context, status %s", len(first.Turn.Prompt), len(first.Turn.Context), first.Turn.Status)
+			}
+			var whole strings.Builder
+			for page := first; ; page = ann.getTurn(turnID, page.PartialNext) {
+				if page.Turn.Partial != nil {
+					whole.WriteString(*page.Turn.Partial)
+				}
+				if page.PartialNext == nil {
+					break
+				}
+				if *page.PartialNext != int64(whole.Len()) {
+					t.Fatalf("page to %d after %d bytes", *page.PartialNext, whole.Len())
+				}
+			}
+			if whole.String() != c.answer {
+				t.Errorf("%d bytes were read of %d", whole.Len(), len(c.answer))
+			}
+		})
+	}
+}
+
+func TestTurnGet_RefusesWhereNoPageBegins(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	partial := "short 🌍"
+	turn := gateway.Turn{TurnID: newID(), Partial: &partial}
+	r.chat.tell(turn)
+	c := r.dial("ann")
+	for from, rule := range map[int]string{-1: "min", len(partial) - 1: "utf8", len(partial) + 1: "max"} {
+		f := c.call("turn.get", fields{"turnId": turn.TurnID, "partialFrom": from})
+		if f.Error == nil || f.Error.Code != wire.CodeBadRequest || len(f.Error.Fields) != 1 || f.Error.Fields[0] != (wire.Field{Path: "partialFrom", Rule: rule}) {
+			t.Errorf("from %d: %.300s", from, f.raw)
+		}
+	}
+	end := int64(len(partial))
+	if page := c.getTurn(turn.TurnID, &end); page.Turn.Partial != nil || page.PartialNext != nil {
+		t.Errorf("from its end: %+v", page)
+	}
+}
+
+// TestTurnGet_WhatFitsIntoNoFrameIsToldSo: the limit is named, and the socket stays.
+func TestTurnGet_WhatFitsIntoNoFrameIsToldSo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	turn := gateway.Turn{TurnID: newID(), Prompt: strings.Repeat("\x01", 131_072), Context: strings.Repeat("\x01", 64_000)}
+	r.chat.tell(turn)
+	c := r.dial("ann")
+	f := c.call("turn.get", fields{"turnId": turn.TurnID})
+	if f.Error == nil || f.Error.Code != wire.CodeFrameTooLarge || f.Error.Limit != gateway.MaxFrameBytes {
+		t.Errorf("answered %.300s", f.raw)
+	}
+	c.must("ping", nil)
 }
 
 // TestAgentsList_FitsIntoAFrame: instructions, and if need be descriptions, are left out

@@ -24,12 +24,27 @@ export async function showTurn(line, turnId) {
   body.replaceChildren(h('p', { class: 'fine' }, 'Asking…'));
   dialog.showModal();
   try {
-    const reply = await line.request('turn.get', { turnId });
-    body.replaceChildren(...describe(reply.turn));
+    body.replaceChildren(...describe(await whole(line, turnId)));
   } catch (error) {
     const { cause, cure } = explainError(/** @type {any} */ (error));
     body.replaceChildren(h('p', { class: 'alert' }, `${cause} ${cure}`));
   }
+}
+
+/**
+ * Reads a turn with all of its unfinished text, which comes in pages.
+ * @param {{request: (type: string, fields: Record<string, unknown>) => Promise<any>}} line
+ * @param {string} turnId
+ * @returns {Promise<Turn>}
+ */
+export async function whole(line, turnId) {
+  const { turn, partialNext } = await line.request('turn.get', { turnId });
+  for (let from = partialNext; from !== undefined;) {
+    const page = await line.request('turn.get', { turnId, partialFrom: from });
+    turn.partial = (turn.partial ?? '') + (page.turn.partial ?? '');
+    from = page.partialNext;
+  }
+  return turn;
 }
 
 /** @param {Turn} turn */
