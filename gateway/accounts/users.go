@@ -68,6 +68,7 @@ func (s *Service) CreateUser(ctx context.Context, actor gateway.Actor, user NewU
 type User struct {
 	gateway.Account
 	CreatedAt gateway.Time
+	Disabled  bool
 }
 
 // Users lists the accounts of the actor's org, oldest first; those of all orgs
@@ -82,7 +83,7 @@ func (s *Service) Users(ctx context.Context, actor gateway.Actor) ([]User, error
 	}
 	users := make([]User, 0, len(rows))
 	for _, row := range rows {
-		users = append(users, User{Account: row.Account, CreatedAt: gateway.Time{Time: row.CreatedAt}})
+		users = append(users, User{Account: row.Account, CreatedAt: gateway.Time{Time: row.CreatedAt}, Disabled: !row.DisabledAt.IsZero()})
 	}
 	return users, nil
 }

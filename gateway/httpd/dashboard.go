@@ -145,6 +145,7 @@ func (d *Dashboard) fill(ctx context.Context, actor gateway.Actor, p *admin.Page
 type names struct {
 	hosts    map[string]string
 	accounts map[string]string
+	disabled map[string]bool // accounts
 	hostList []gateway.AdminHost
 }
 
@@ -157,9 +158,15 @@ func (d *Dashboard) names(ctx context.Context, actor gateway.Actor) (names, erro
 	if err != nil {
 		return names{}, err
 	}
-	n := names{hosts: make(map[string]string, len(hosts)), accounts: make(map[string]string, len(users)), hostList: hosts}
+	n := names{
+		hosts: make(map[string]string, len(hosts)), accounts: make(map[string]string, len(users)),
+		disabled: make(map[string]bool), hostList: hosts,
+	}
 	for _, u := range users {
 		n.accounts[u.ID] = u.Name
+		if u.Disabled {
+			n.disabled[u.ID] = true
+		}
 	}
 	for _, h := range hosts {
 		n.hosts[h.HostID] = h.Name
@@ -254,7 +261,8 @@ func (d *Dashboard) queueRows(ctx context.Context, actor gateway.Actor, n names,
 	for i, q := range list.Rows {
 		rows[i] = admin.QueueRow{
 			OriginID: q.OriginID, ThreadID: q.ThreadID, Account: n.accounts[q.AccountID], Position: q.Position,
-			Steer: q.Mode == gateway.ModeSteer, Delivery: string(q.Delivery), TurnID: q.TurnID, CreatedAt: q.CreatedAt.Time,
+			Disabled: n.disabled[q.AccountID],
+			Steer:    q.Mode == gateway.ModeSteer, Delivery: string(q.Delivery), TurnID: q.TurnID, CreatedAt: q.CreatedAt.Time,
 		}
 	}
 	return rows, nil
@@ -309,8 +317,12 @@ func (d *Dashboard) newBindingRow(b gateway.AdminBinding, n names) admin.Binding
 }
 
 func newTurnRow(t gateway.AdminTurn, n names) admin.TurnRow {
+	reason := t.Reason
+	if t.Status == gateway.TurnQueued && n.disabled[t.AccountID] {
+		reason = "account_disabled"
+	}
 	return admin.TurnRow{
-		TurnID: t.TurnID, Status: string(t.Status), Reason: t.Reason, Error: string(t.Error),
+		TurnID: t.TurnID, Status: string(t.Status), Reason: reason, Error: string(t.Error),
 		ThreadID: t.ThreadID, Account: n.accounts[t.AccountID], Model: t.Model, HostName: n.hosts[t.HostID],
 		BindingID: t.BindingID, Reservation: t.VirtualTurnID,
 		CreatedAt: t.CreatedAt.Time, StartedAt: moment(t.StartedAt), EndedAt: moment(t.EndedAt),

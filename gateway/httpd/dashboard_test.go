@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/fairlead/fairlead/gateway"
 	"github.com/fairlead/fairlead/gateway/accounts"
+	"github.com/fairlead/fairlead/gateway/chat"
 	"github.com/fairlead/fairlead/gateway/httpd"
 	"github.com/fairlead/fairlead/relay/wire"
 	"github.com/fairlead/fairlead/views/admin"
@@ -64,4 +67,37 @@ type filterBoard struct {
 func (f *filterBoard) AdminTurns(_ context.Context, _ gateway.Actor, p gateway.Page) (gateway.Rows[gateway.AdminTurn], error) {
 	f.page = p
 	return gateway.Rows[gateway.AdminTurn]{}, nil
+}
+
+// TestDashboard_SaysWhatWaitsForADisabledAccount: else it would seem to wait for a place
+// that is free.
+func TestDashboard_SaysWhatWaitsForADisabledAccount(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, options{real: true, limits: chat.Limits{MemberConcurrentTurns: 1}})
+	b.people(t)
+	turn, member := b.running(t, memberEmail, "hello")
+	for _, threadID := range []string{turn.ThreadID, ""} { // behind the turn, and for a place in the org
+		_, err := b.chat.Send(t.Context(), member, gateway.SendRequest{
+			ThreadID: threadID, ClientEventID: uuid.NewString(),
+			UserMessage: gateway.UserMessage{Version: 1, Parts: []gateway.Part{{Type: "text", Text: "next"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ada := b.as(t, adminEmail)
+	look := func() (message, turns string) {
+		t.Helper()
+		page := ada.get("/admin")
+		return shown(t, page, "[data-testid=queue-row]"), shown(t, page, "[data-testid=turn-row]")
+	}
+	if message, turns := look(); !strings.HasPrefix(message, "waits") || strings.Contains(message+turns, "disabled") {
+		t.Errorf("before: %q, %q", message, turns)
+	}
+	if err := b.accounts.DisableMember(t.Context(), accounts.Operator(), member.AccountID); err != nil {
+		t.Fatal(err)
+	}
+	if message, turns := look(); !strings.HasPrefix(message, "account disabled") || strings.Count(turns, "account_disabled") != 1 {
+		t.Errorf("after: %q, %q", message, turns)
+	}
 }

@@ -111,6 +111,8 @@ type QueueRow struct {
 	OriginID              string
 	ThreadID, ThreadTitle string
 	Account               string
+	// Disabled tells that the account is: the message waits until it is enabled.
+	Disabled bool
 	// Position counts from 1 within the thread.
 	Position int
 	// Steer tells that it is for the running turn; Delivery is reserved or held

@@ -69,7 +69,7 @@ func TestQueueRow_SaysWhereTheMessageIs(t *testing.T) {
 	at := time.UnixMilli(1_795_000_000_000)
 	for want, row := range map[string]admin.QueueRow{
 		"waits": {}, "steer": {Steer: true}, "handed over": {Steer: true, Delivery: "reserved", TurnID: "t1"},
-		"held": {Steer: true, Delivery: "held", TurnID: "t1"},
+		"held": {Steer: true, Delivery: "held", TurnID: "t1"}, "account disabled": {Steer: true, Disabled: true},
 	} {
 		row.OriginID, row.Position, row.CreatedAt = "q1", 3, at
 		text := strings.Join(strings.Fields(parse(t, row.View()).Find("tr").Text()), " ")

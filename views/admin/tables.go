@@ -109,6 +109,8 @@ func (r QueueRow) state() views.State {
 		return views.State{Tone: views.ToneStopped, Word: "held"}
 	case r.Delivery != "":
 		return views.State{Tone: views.ToneRunning, Word: "handed over"}
+	case r.Disabled:
+		return views.State{Tone: views.ToneStopped, Word: "account disabled"}
 	case r.Steer:
 		return views.State{Tone: views.ToneQueued, Word: "steer"}
 	}
