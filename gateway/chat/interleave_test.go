@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/gateway"
+	"github.com/fairlead/fairlead/gateway/gatewaytest"
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
@@ -19,7 +20,7 @@ type stops struct {
 
 	mu    sync.Mutex
 	any   *stop // of the updates that the chat runs by itself
-	again int   // updates that the database broke up
+	again int   // updates that PostgreSQL broke up
 }
 
 // stop is a point at which one update waits, once, after it has come to it.
@@ -102,7 +103,8 @@ func (p *stops) Update(ctx context.Context, fn func(gateway.ChatTx) error) error
 	}
 	runs := 0
 	return p.ChatStore.Update(ctx, func(tx gateway.ChatTx) error {
-		if runs++; runs > 1 {
+		// SQLite runs an update again because another of its group was refused.
+		if runs++; runs > 1 && p.r.place.Kind.Name == gatewaytest.Postgres {
 			p.mu.Lock()
 			p.again++
 			p.mu.Unlock()

@@ -10,8 +10,9 @@
 // it. An idle writer runs the function and commits at once; what arrives while a
 // commit is in flight is gathered and becomes the next transaction, so under load
 // many updates share one sync to disk, and no timer ever delays one (natural
-// group commit). Each function of a group runs inside a savepoint of its own: its
-// error, or its panic, undoes only its own changes. Update returns once the group
+// group commit). The error of a function, or its panic, undoes only its own changes:
+// a group in which one failed is rolled back and run once more, each function inside
+// a savepoint of its own. Update returns once the group
 // is durable (WAL, synchronous=FULL), never before.
 //
 // A commit that fails in a way that proves nothing was written is an ordinary
@@ -151,9 +152,9 @@ func (db *DB) Path() string { return db.engine.name() }
 func (db *DB) Dialect() Dialect { return db.engine.dialect() }
 
 // Update runs fn in a transaction and returns once that is durable. fn must be
-// quick, call no network, use only tx, and must not call Update; on SQLite it runs
-// in the writer goroutine, on PostgreSQL perhaps several times, one after the
-// other. An error of fn, or a panic, which becomes an error, undoes what fn did
+// quick, call no network, use only tx, and must not call Update; it may run several
+// times, one after the other, and must not build on what an earlier run left behind.
+// On SQLite it runs in the writer goroutine. An error of fn, or a panic, which becomes an error, undoes what fn did
 // and nothing else.
 //
 // ctx is honoured while the update waits for its turn and between two runs of fn;

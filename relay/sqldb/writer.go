@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -109,6 +110,10 @@ func (db *sqlite) runWriter(w *conn) {
 			continue
 		}
 		db.commitGroup(w, batch)
+		if len(batch) > 1 {
+			// Who was answered mostly has another update: let it join the next group.
+			runtime.Gosched()
+		}
 		if work += 1 + len(batch); work >= checkpointEvery {
 			work = 0
 			select {
@@ -156,19 +161,24 @@ func take(batch *[]*request, r *request) {
 }
 
 // commitGroup runs the functions of a batch in one transaction and answers each.
+// Nearly always all of them succeed, so they run without savepoints at first; if
+// one does not, all is rolled back and the batch runs again with them.
 func (db *sqlite) commitGroup(w *conn, batch []*request) {
 	ctx := context.Background()
-	if err := db.begin(ctx, w); err != nil {
-		answer(batch, fmt.Errorf("sqldb: begin: %w", err))
+	stored, err := db.runGroup(ctx, w, batch, runPlain)
+	if errors.Is(err, errMember) {
+		stored, err = db.runGroup(ctx, w, batch, runApart)
+	}
+	if err != nil {
+		answer(batch, err)
 		return
 	}
-	stored, err := runGroup(ctx, w, batch)
-	if err != nil || stored == 0 {
-		if rerr := w.run(ctx, "ROLLBACK"); rerr != nil && err == nil {
+	if stored == 0 {
+		if err := w.run(ctx, "ROLLBACK"); err != nil {
 			// Nothing was to be kept; begin starts by ending what is left open.
-			db.log.Warn("rolling back an update failed", slog.Any("error", rerr))
+			db.log.Warn("rolling back an update failed", slog.Any("error", err))
 		}
-		answer(batch, err)
+		answer(batch, nil)
 		return
 	}
 	if err := w.run(ctx, "COMMIT"); err != nil {
@@ -181,6 +191,24 @@ func (db *sqlite) commitGroup(w *conn, batch []*request) {
 		}
 	}
 	answer(batch, nil)
+}
+
+// runGroup opens a transaction, runs each function in it and counts those whose
+// changes are to be stored. After an error the transaction is rolled back, and
+// nothing is stored of any.
+func (db *sqlite) runGroup(
+	ctx context.Context, w *conn, batch []*request, run func(context.Context, *conn, []*request) (int, error),
+) (stored int, err error) {
+	if err := db.begin(ctx, w); err != nil {
+		return 0, fmt.Errorf("sqldb: begin: %w", err)
+	}
+	stored, err = run(ctx, w, batch)
+	if err != nil {
+		// SQLite may have ended it by itself, and begin starts by ending what is
+		// left open.
+		_ = w.run(ctx, "ROLLBACK")
+	}
+	return stored, err
 }
 
 // begin opens the transaction. A transaction that an earlier failure left open is
@@ -200,34 +228,47 @@ func (db *sqlite) begin(ctx context.Context, w *conn) error {
 	return w.run(ctx, begin)
 }
 
-// runGroup runs each function and counts those whose changes are to be stored. An
-// error means that the transaction is lost as a whole: then none is.
-func runGroup(ctx context.Context, w *conn, batch []*request) (stored int, err error) {
-	alone := len(batch) == 1
+// errMember tells that one function of several failed, and spoiled the transaction
+// of all.
+var errMember = errors.New("sqldb: an update of a group failed")
+
+// runPlain runs the functions of a batch one after the other.
+func runPlain(_ context.Context, w *conn, batch []*request) (stored int, err error) {
 	for _, r := range batch {
-		if !alone {
-			if err := w.run(ctx, "SAVEPOINT member"); err != nil {
-				return 0, fmt.Errorf("sqldb: savepoint: %w", err)
-			}
-		}
-		r.tx = Tx{stmts: w, dialect: SQLite, write: true}
-		r.err = call(r.fn, &r.tx)
+		r.call(w)
 		if r.err == nil {
 			stored++
+		} else if len(batch) > 1 {
+			return 0, errMember
 		}
-		if alone {
-			return stored, nil
+	}
+	return stored, nil
+}
+
+// runApart runs each function inside a savepoint of its own, which its failure
+// undoes. An error means that the transaction is lost as a whole.
+func runApart(ctx context.Context, w *conn, batch []*request) (stored int, err error) {
+	for _, r := range batch {
+		if err := w.run(ctx, "SAVEPOINT member"); err != nil {
+			return 0, fmt.Errorf("sqldb: savepoint: %w", err)
 		}
-		if r.err != nil {
-			if err := w.run(ctx, "ROLLBACK TO member"); err != nil {
-				return 0, fmt.Errorf("sqldb: another update broke the transaction: %w", err)
-			}
+		r.call(w)
+		if r.err == nil {
+			stored++
+		} else if err := w.run(ctx, "ROLLBACK TO member"); err != nil {
+			return 0, fmt.Errorf("sqldb: another update broke the transaction: %w", err)
 		}
 		if err := w.run(ctx, "RELEASE member"); err != nil {
 			return 0, fmt.Errorf("sqldb: release: %w", err)
 		}
 	}
 	return stored, nil
+}
+
+// call runs the function, on a Tx that knows nothing of an earlier run.
+func (r *request) call(w *conn) {
+	r.tx = Tx{stmts: w, dialect: SQLite, write: true}
+	r.err = call(r.fn, &r.tx)
 }
 
 // commitFailed tells what a failed COMMIT means and, if nobody can know, breaks
