@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/driver"
 )
 
 // maxStatements bounds the prepared statements of a connection. The program has
@@ -29,11 +32,27 @@ func (c *conn) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := verifySQLite(ctx, sc); err != nil {
+	if err := errors.Join(keepPlans(sc), verifySQLite(ctx, sc)); err != nil {
 		return errors.Join(err, sc.Close())
 	}
 	c.c, c.stmts = sc, make(map[string]*sql.Stmt)
 	return nil
+}
+
+// keepPlans lets prepared statements keep their plans whatever is bound to them.
+// Otherwise SQLite compiles one with a bound LIMIT anew each time that it is run,
+// which costs more than running it. The fallback driver cannot be told.
+func keepPlans(sc *sql.Conn) error {
+	return sc.Raw(func(c any) error {
+		n, ok := c.(driver.Conn)
+		if !ok {
+			return nil
+		}
+		if _, err := n.Raw().Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
+			return fmt.Errorf("keep query plans: %w", err)
+		}
+		return nil
+	})
 }
 
 // close gives the connection up; the next use opens another.
