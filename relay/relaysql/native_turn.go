@@ -2,6 +2,7 @@ package relaysql
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -142,14 +143,7 @@ func insertNativeTurn(ctx context.Context, tx *sqldb.Tx, a native.Acceptance, ro
 // AppendDeltas implements native.Store.
 func (s *Native) AppendDeltas(ctx context.Context, threadID, turnID string, deltas []native.Delta) error {
 	return s.update(ctx, func(tx *sqldb.Tx) error {
-		round, live, err := liveRound(ctx, tx, threadID, turnID)
-		if err != nil {
-			return err
-		}
-		if !live {
-			return native.ErrOver
-		}
-		seq, err := nextSeq(ctx, tx, len(deltas))
+		seq, round, err := seqOfRound(ctx, tx, threadID, turnID, len(deltas))
 		if err != nil {
 			return err
 		}
@@ -170,10 +164,31 @@ func (s *Native) AppendDeltas(ctx context.Context, threadID, turnID string, delt
 	})
 }
 
-func liveRound(ctx context.Context, tx *sqldb.Tx, threadID, turnID string) (round int64, live bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT round, completed_seq IS NULL FROM native_turns WHERE id = ? AND thread_id = ?`,
-		turnID, threadID).Scan(&round, &live)
-	return round, live, err
+// seqOfRound gives out n sequence numbers to the round that a turn is in. It fails
+// for a turn that has ended or was never there. It is one statement because it
+// stands in the way of every delta.
+func seqOfRound(ctx context.Context, tx *sqldb.Tx, threadID, turnID string, n int) (first, round int64, err error) {
+	var found, live sql.NullInt64
+	err = tx.QueryRow(ctx, `UPDATE native_store SET next_seq = next_seq + ? WHERE id = 1 RETURNING next_seq,
+		(SELECT round FROM native_turns WHERE id = ? AND thread_id = ?),
+		(SELECT round FROM native_turns WHERE id = ? AND completed_seq IS NULL)`,
+		n, turnID, threadID, turnID).Scan(&first, &found, &live)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case !found.Valid:
+		return 0, 0, native.ErrNotFound
+	case !live.Valid:
+		return 0, 0, native.ErrOver
+	}
+	return first - int64(n), found.Int64, nil
+}
+
+// live tells whether a turn runs. Errors: sql.ErrNoRows for one that was never there.
+func live(ctx context.Context, tx *sqldb.Tx, threadID, turnID string) (live bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT completed_seq IS NULL FROM native_turns WHERE id = ? AND thread_id = ?`,
+		turnID, threadID).Scan(&live)
+	return live, err
 }
 
 // RequestInterrupt implements native.Store.
@@ -198,7 +213,7 @@ func (s *Native) RequestInterrupt(ctx context.Context, threadID, turnID string, 
 // CompleteTurn implements native.Store.
 func (s *Native) CompleteTurn(ctx context.Context, c native.Completion) error {
 	return s.update(ctx, func(tx *sqldb.Tx) error {
-		_, live, err := liveRound(ctx, tx, c.ThreadID, c.TurnID)
+		live, err := live(ctx, tx, c.ThreadID, c.TurnID)
 		if err != nil || !live {
 			return err
 		}
