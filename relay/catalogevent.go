@@ -84,7 +84,7 @@ func (s *Scope) announceCatalog(ctx context.Context, payload []byte) error {
 	if err := s.run.place(e); err != nil {
 		return err
 	}
-	err := s.written(s.host.cfg.Store.AppendJournal(ctx, s.key, s.run.id, []JournalEntry{{Envelope: e, Integrity: true}}))
+	err := s.written(s.host.cfg.Store.AppendJournal(ctx, s.key, s.run.id, []JournalEntry{{Envelope: e, Integrity: true}}, nil))
 	if err != nil {
 		return err
 	}

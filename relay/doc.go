@@ -21,11 +21,13 @@
 // crash anywhere neither runs a turn twice nor loses one (RH32, RH35).
 //
 // Native events come back through a claim, a journal and two cursors (RH39–RH43):
-// a projectable event is claimed in memory, its envelope is journaled, the
-// transport takes it, then claim and projection cursor move in one write; the
-// receiver's own cursor retires the envelope from the journal. A crash between
-// two steps sends an event again, with the same source event id; never the other
-// way round.
+// a projectable event is claimed in memory, and in one write its envelope is
+// journaled and the projection cursor moves behind it; then the transport takes it,
+// which ends the claim; the receiver's own cursor retires the envelope from the
+// journal. The end of a turn is the exception: its cursor moves with the hand-off,
+// in the write that settles the turn. A crash between two steps sends an envelope
+// again from the journal, or the end of a turn under a new seq with the same source
+// event id; never the other way round.
 //
 // # What is in memory
 //

@@ -11,7 +11,10 @@ import (
 const maxCursor = 1<<53 - 1
 
 // Journal gives claimed projections their places in the run and stores the
-// envelopes (RH42). Only then may they be handed to a transport. After a failure no
+// envelopes (RH42). Only then may they be handed to a transport. In the same write
+// their bindings' cursors move behind them, so that a crash after it sends them from
+// the journal and makes none of them again; the end of a turn is passed by its
+// hand-off alone, which settles the turn. After a failure no
 // seq is used up and the claims are free again, so that the same poll and the same
 // call succeed later with the same seqs (RH43). Projections of a run that is not the
 // authorised one, or whose claim is gone, are released and not journaled; that is no
@@ -44,7 +47,8 @@ func (s *Scope) journal(ctx context.Context, ps []Projection) ([]wire.Envelope, 
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	err := s.written(s.host.cfg.Store.AppendJournal(ctx, s.key, s.run.id, entries))
+	moves := s.journaled(claimed)
+	err := s.written(s.host.cfg.Store.AppendJournal(ctx, s.key, s.run.id, entries, cursorMoves(moves)))
 	if err != nil {
 		for _, p := range ps {
 			s.dropClaim(p)
@@ -60,12 +64,40 @@ func (s *Scope) journal(ctx context.Context, ps []Projection) ([]wire.Envelope, 
 		}
 		out[i] = e.Envelope
 	}
+	for id, seq := range moves {
+		s.live[id].ProjectedSeq = seq
+	}
 	return out, nil
 }
 
-// HandedOff tells that projections were given to the transport: in one write their
-// bindings' cursors advance and the turns whose turn.completed is among them are
-// settled; then the claims are gone (RH42, trap 23). The identical call may be
+// journaled tells how far the cursors of bindings may move once these claims are in
+// the journal, too: behind the claims that are there without a gap, but not past
+// the end of a turn, and past the skipped events that follow the last claim.
+func (s *Scope) journaled(claimed []*claim) map[string]uint64 {
+	in := make(map[*claim]bool, len(claimed))
+	for _, c := range claimed {
+		in[c] = true
+	}
+	moves := map[string]uint64{}
+	for _, c := range claimed {
+		b := s.live[c.BindingID]
+		seq := b.through
+		for i := range b.claims {
+			if c := &b.claims[i]; c.seq == 0 && !in[c] || c.terminal() {
+				seq = c.NativeSeq - 1
+				break
+			}
+		}
+		if seq > b.ProjectedSeq {
+			moves[b.BindingID] = seq
+		}
+	}
+	return moves
+}
+
+// HandedOff tells that projections were given to the transport: in one write the
+// turns whose turn.completed is among them are settled, and the cursors advance that
+// the journal has not moved already; then the claims are gone (RH42, trap 23). The identical call may be
 // repeated after a failure. Errors: relay_binding_mismatch for an unknown native
 // thread and relay_turn_mismatch for the terminal of an unknown turn, both of which
 // move nothing; relay_persist_failed.
@@ -107,11 +139,24 @@ func (s *Scope) handedOff(ctx context.Context, ps []Projection) error {
 		return nil
 	}
 	s.coverSkips(moves)
-	if err := s.written(s.host.cfg.Store.Advance(ctx, s.key, cursorMoves(moves), settled)); err != nil {
-		return err
+	if due := s.notStored(moves); len(due) > 0 || len(settled) > 0 {
+		if err := s.written(s.host.cfg.Store.Advance(ctx, s.key, cursorMoves(due), settled)); err != nil {
+			return err
+		}
 	}
 	s.settle(moves, settled)
 	return nil
+}
+
+// notStored gives the moves of cursors that are not known to be there already.
+func (s *Scope) notStored(moves map[string]uint64) map[string]uint64 {
+	due := map[string]uint64{}
+	for id, seq := range moves {
+		if b := s.live[id]; b == nil || b.ProjectedSeq < seq {
+			due[id] = seq
+		}
+	}
+	return due
 }
 
 // coverSkips lets a cursor pass the skipped events behind the last claim of a

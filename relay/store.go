@@ -52,8 +52,10 @@ type Store interface {
 	// binding (relay_operation_reused), or the ids and fingerprints differ from the
 	// stored ones (relay_turn_mismatch).
 	SaveTurn(ctx context.Context, key string, t Turn) error
-	// AppendJournal stores envelopes of a run, which follow on its last one.
-	AppendJournal(ctx context.Context, key, runID string, entries []JournalEntry) error
+	// AppendJournal stores envelopes of a run, which follow on its last one, and in
+	// the same step moves projection cursors, never backwards. Refusals:
+	// relay_binding_mismatch for an unknown binding.
+	AppendJournal(ctx context.Context, key, runID string, entries []JournalEntry, cursors []CursorMove) error
 	// Advance moves projection cursors, never backwards, and settles turns: their
 	// terminal is projected, and they are not start-rejected.
 	Advance(ctx context.Context, key string, cursors []CursorMove, settled []Turn) error

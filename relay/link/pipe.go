@@ -7,15 +7,20 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
-// pipeBuffer is how many messages of one direction may wait for their receiver.
-const pipeBuffer = 64
+// How many messages may wait for their receiver. To the gateway these are events, as
+// many as a hundred streams send while the receiver waits for a busy processor; they
+// are in memory anyway, until they are acknowledged.
+const (
+	upBuffer   = 512
+	downBuffer = 64
+)
 
 // Pipe joins a host and a gateway of one process. Each direction holds a bounded
 // number of messages; a sender then waits for the receiver. Messages are handed
 // over as they are, so neither end may change one after it was sent.
 func Pipe() (host, gateway Conn) {
-	up := make(chan wire.LinkMessage, pipeBuffer)
-	down := make(chan wire.LinkMessage, pipeBuffer)
+	up := make(chan wire.LinkMessage, upBuffer)
+	down := make(chan wire.LinkMessage, downBuffer)
 	a, b := newEnd(up, down), newEnd(down, up)
 	a.peer, b.peer = b, a
 	return a, b

@@ -9,6 +9,16 @@ import (
 	"github.com/fairlead/fairlead/relay/wire"
 )
 
+const (
+	// After an append its turn's next one waits for paceFactor times as long as it
+	// took, paceMost at most. On an idle machine that is over before the provider
+	// sends again. On a busy one it lets deltas gather, here where each of them costs
+	// a write, an envelope and a frame further on: work that would make all of them
+	// later still.
+	paceFactor = 8
+	paceMost   = 50 * time.Millisecond
+)
+
 // record is the recorder of a response: it stores what the engine emits until the
 // stream has ended and nothing is left, or until a write is given up.
 func (r *Runtime) record(t *turn, streamed <-chan struct{}) {
@@ -25,12 +35,24 @@ func (r *Runtime) record(t *turn, streamed <-chan struct{}) {
 			}
 			continue
 		}
+		began := time.Now()
 		if err := r.append(t, deltas); err != nil {
 			t.recordErr = err
 			t.stream.fail(errUnrecorded)
 			t.cancel(errUnrecorded)
 			return
 		}
+		pause(min(paceFactor*time.Since(began), paceMost), streamed)
+	}
+}
+
+// pause waits for d, or for the end of the stream.
+func pause(d time.Duration, streamed <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-streamed:
 	}
 }
 

@@ -102,7 +102,9 @@ func turnRow(key string, t relay.Turn) []any {
 }
 
 // AppendJournal implements relay.Store.
-func (h *Host) AppendJournal(ctx context.Context, key, runID string, entries []relay.JournalEntry) error {
+func (h *Host) AppendJournal(
+	ctx context.Context, key, runID string, entries []relay.JournalEntry, cursors []relay.CursorMove,
+) error {
 	return h.update(ctx, func(tx *sqldb.Tx) error {
 		for _, e := range entries {
 			text, err := envelopeText(e.Envelope)
@@ -115,7 +117,7 @@ func (h *Host) AppendJournal(ctx context.Context, key, runID string, entries []r
 				return err
 			}
 		}
-		return nil
+		return moveCursors(ctx, tx, key, cursors)
 	})
 }
 
@@ -134,13 +136,8 @@ func envelopeText(e wire.Envelope) (string, error) {
 // Advance implements relay.Store.
 func (h *Host) Advance(ctx context.Context, key string, cursors []relay.CursorMove, settled []relay.Turn) error {
 	return h.update(ctx, func(tx *sqldb.Tx) error {
-		for _, c := range cursors {
-			res, err := tx.Exec(ctx, `UPDATE relay_bindings
-				SET projected_seq = CASE WHEN projected_seq < ? THEN ? ELSE projected_seq END
-				WHERE scope_key = ? AND binding_id = ?`, int64(c.Seq), int64(c.Seq), key, c.BindingID)
-			if err := requireRow(res, err, wire.CodeBindingMismatch, "The cursor of an unknown binding was moved."); err != nil {
-				return err
-			}
+		if err := moveCursors(ctx, tx, key, cursors); err != nil {
+			return err
 		}
 		for _, t := range settled {
 			res, err := tx.Exec(ctx, `UPDATE relay_turns
@@ -153,6 +150,18 @@ func (h *Host) Advance(ctx context.Context, key string, cursors []relay.CursorMo
 		}
 		return nil
 	})
+}
+
+func moveCursors(ctx context.Context, tx *sqldb.Tx, key string, cursors []relay.CursorMove) error {
+	for _, c := range cursors {
+		res, err := tx.Exec(ctx, `UPDATE relay_bindings
+			SET projected_seq = CASE WHEN projected_seq < ? THEN ? ELSE projected_seq END
+			WHERE scope_key = ? AND binding_id = ?`, int64(c.Seq), int64(c.Seq), key, c.BindingID)
+		if err := requireRow(res, err, wire.CodeBindingMismatch, "The cursor of an unknown binding was moved."); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Retire implements relay.Store.

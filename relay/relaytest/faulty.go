@@ -97,8 +97,10 @@ func (f *FaultyStore) SaveTurn(ctx context.Context, key string, t relay.Turn) er
 }
 
 // AppendJournal implements relay.Store.
-func (f *FaultyStore) AppendJournal(ctx context.Context, key, runID string, entries []relay.JournalEntry) error {
-	return f.step(AppendJournal, func() error { return f.Store.AppendJournal(ctx, key, runID, entries) })
+func (f *FaultyStore) AppendJournal(
+	ctx context.Context, key, runID string, entries []relay.JournalEntry, cursors []relay.CursorMove,
+) error {
+	return f.step(AppendJournal, func() error { return f.Store.AppendJournal(ctx, key, runID, entries, cursors) })
 }
 
 // Advance implements relay.Store.

@@ -236,10 +236,18 @@ func suiteEnvelope(seq uint64) relay.JournalEntry {
 
 func checkJournal(t *testing.T, s relay.Store) {
 	ctx := context.Background()
-	key := suiteBound(t, s, 0)
+	key := suiteBound(t, s, 1)
 	entries := []relay.JournalEntry{suiteEnvelope(42), suiteEnvelope(43), suiteEnvelope(44)}
-	suiteOK(t, s.AppendJournal(ctx, key, Run, entries))
-	if s.AppendJournal(ctx, key, Run, []relay.JournalEntry{suiteEnvelope(45), suiteEnvelope(43)}) == nil {
+	move := func(b int, seq uint64) []relay.CursorMove {
+		return []relay.CursorMove{{BindingID: BindingID(b), Seq: seq}}
+	}
+	suiteCode(t, s.AppendJournal(ctx, key, Run, entries, move(9, 1)), wire.CodeBindingMismatch)
+	suiteOK(t, s.AppendJournal(ctx, key, Run, entries[:2], move(1, 7)))
+	suiteOK(t, s.AppendJournal(ctx, key, Run, entries[2:], move(1, 6)))
+	b, _, err := s.Binding(ctx, key, BindingID(1))
+	suiteOK(t, err)
+	suiteEqual(t, "cursor", b.ProjectedSeq, uint64(7))
+	if s.AppendJournal(ctx, key, Run, []relay.JournalEntry{suiteEnvelope(45), suiteEnvelope(43)}, nil) == nil {
 		t.Fatal("a seq was stored twice")
 	}
 	run, err := s.LoadRun(ctx, key, Run)
@@ -274,7 +282,7 @@ func checkBusy(t *testing.T, s relay.Store) {
 	turn := StoredTurn(1, 1)
 	suiteOK(t, s.SaveTurn(ctx, key, turn))
 	suiteEqual(t, "busy with a turn", busy(), 1)
-	suiteOK(t, s.AppendJournal(ctx, key, Run, []relay.JournalEntry{suiteEnvelope(1), suiteEnvelope(2)}))
+	suiteOK(t, s.AppendJournal(ctx, key, Run, []relay.JournalEntry{suiteEnvelope(1), suiteEnvelope(2)}, nil))
 	turn.SettledAt = suiteTime(9)
 	suiteOK(t, s.Advance(ctx, key, nil, []relay.Turn{turn}))
 	suiteEqual(t, "busy with an integrity envelope", busy(), 1)

@@ -1,0 +1,78 @@
+package native_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/relay/provider"
+)
+
+// Deltas go at once where an append is quick, and gather in proportion to what it
+// takes where it is not. Time passes in a bubble, so it is exact.
+func TestRH71_DeltasGatherWhileTheLedgerIsBusy(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name           string
+		append, every  time.Duration
+		deltas, writes int
+		latest         time.Duration // from a delta to its being durable
+	}{
+		{"an idle machine", 1 * ms, 20 * ms, 50, 50, 1 * ms},
+		{"a busy one", 4 * ms, 5 * ms, 180, 900 / 36, 40 * ms},
+		{"the most", 100 * ms, 5 * ms, 300, 10, 250 * ms},
+		{"a burst", 4 * ms, 0, 100, 2, 40 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				var said []time.Time
+				client := &script{play: func(_ context.Context, _ provider.Request, emit func(provider.Delta) error) (provider.Result, error) {
+					for range c.deltas {
+						said = append(said, time.Now())
+						if err := emit(text("x")); err != nil {
+							return provider.Result{}, err
+						}
+						time.Sleep(c.every)
+					}
+					time.Sleep(time.Second) // what is left is not taken because of the end
+					return provider.Result{Finish: provider.FinishStop, Usage: &usage}, nil
+				}}
+				h := &host{t: t, path: filepath.Join(dir, "host.db"), driver: "sqlite3"}
+				h.serve(client)
+				h.open()
+				s := turnOf(h.thread(), 1)
+				var stored []time.Time
+				h.store.set(nil, func(step string) error {
+					if step == "AppendDeltas" {
+						time.Sleep(c.append)
+						stored = append(stored, time.Now())
+					}
+					return nil
+				})
+				h.start(s)
+				h.end(s.ThreadID, s.TurnID)
+				h.close()
+				if n := len(stored); n < c.writes-1 || n > c.writes+1 {
+					t.Errorf("%d appends, want about %d", n, c.writes)
+				}
+				next := 0
+				for _, at := range said {
+					for next < len(stored) && stored[next].Add(-c.append).Before(at) {
+						next++
+					}
+					if next == len(stored) {
+						break
+					}
+					if late := stored[next].Sub(at); late > c.latest {
+						t.Errorf("a delta was durable after %v", late)
+					}
+				}
+			})
+		})
+	}
+}
