@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// After an append its turn's next one waits for paceFactor times as long as it
-	// took, paceMost at most. On an idle machine that is over before the provider
-	// sends again. On a busy one it lets deltas gather, here where each of them costs
-	// a write, an envelope and a frame further on: work that would make all of them
-	// later still.
+	// After an append its turn's next one waits for paceFactor times as long as the
+	// quicker of the last two took, paceMost at most. On an idle machine that is over
+	// before the provider sends again, also after one slow sync. On a busy one it lets
+	// deltas gather, here where each of them costs a write, an envelope and a frame
+	// further on: work that would make all of them later still.
 	paceFactor = 8
 	paceMost   = 50 * time.Millisecond
 )
@@ -22,6 +22,7 @@ const (
 // record is the recorder of a response: it stores what the engine emits until the
 // stream has ended and nothing is left, or until a write is given up.
 func (r *Runtime) record(t *turn, streamed <-chan struct{}) {
+	var before time.Duration // what the append before took
 	for ended := false; ; {
 		deltas := t.stream.take()
 		if len(deltas) == 0 {
@@ -42,7 +43,9 @@ func (r *Runtime) record(t *turn, streamed <-chan struct{}) {
 			t.cancel(errUnrecorded)
 			return
 		}
-		pause(min(paceFactor*time.Since(began), paceMost), streamed)
+		took := time.Since(began)
+		pause(min(paceFactor*min(before, took), paceMost), streamed)
+		before = took
 	}
 }
 
