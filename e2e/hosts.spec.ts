@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Page } from '@playwright/test';
 import { Chat, copied, expect, expectAccessible, test } from './fixtures.ts';
 import { BINARY, outside } from './server.ts';
+import { counterTest, running } from './upstream.ts';
 
 /** A relay host on a machine of its own: another folder, another process. */
 class HostMachine {
@@ -169,14 +170,13 @@ test('the built-in host has nothing to revoke', async ({ page }) => {
   await expect(page).toHaveURL(/\/admin\/bindings\?host=/);
 });
 
-test('a stuck turn is ended from its binding, and the list is live', async ({ page, context }) => {
+counterTest('a stuck turn is ended from its binding, and the list is live', async ({ page, context }) => {
   const chat = new Chat(await context.newPage());
-  await chat.open();
   await page.goto('/admin/bindings?state=open');
   await expect(page.getByTestId('live')).toHaveAttribute('data-state', 'live');
   // What an earlier test left running ends by itself.
   await expect(page.getByTestId('binding-row')).toHaveCount(0, { timeout: 90_000 });
-  await chat.startLong(6000);
+  await running(chat);
   await expect(page.getByTestId('binding-row')).toHaveCount(1);
   await expectAccessible(page);
   await page.getByTestId('binding-row').locator('th a').click();
@@ -184,7 +184,7 @@ test('a stuck turn is ended from its binding, and the list is live', async ({ pa
   await expect(reservation).toHaveAttribute('data-status', 'running');
   await expect(page.getByTestId('commands')).toContainText('prompt.request');
   await expectAccessible(page);
-  await expect(page.locator('main')).not.toContainText('count to');
+  await expect(page.locator('main')).not.toContainText('count on');
 
   // Why something was refused stays, whatever changes around it.
   await page.locator('[data-live=reservations] .about').evaluate((about) => {
