@@ -15,10 +15,10 @@ import (
 )
 
 // faulty is the SQLite driver with a COMMIT that can be made to fail, before or
-// after the real one.
+// after the real one, and a SAVEPOINT that can be made to fail before it.
 type faulty struct {
-	real          driver.Driver
-	before, after atomic.Pointer[error]
+	real                     driver.Driver
+	before, after, savepoint atomic.Pointer[error]
 }
 
 // register makes f a driver under the name of the test.
@@ -47,23 +47,29 @@ type faultyConn struct {
 
 func (c faultyConn) Prepare(query string) (driver.Stmt, error) {
 	s, err := c.Conn.Prepare(query)
-	if err == nil && strings.TrimSpace(query) == "COMMIT" {
-		s = faultyCommit{s, c.f}
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	switch strings.TrimSpace(query) {
+	case "COMMIT":
+		return faultyStmt{s, &c.f.before, &c.f.after}, nil
+	case "SAVEPOINT member":
+		return faultyStmt{s, &c.f.savepoint, new(atomic.Pointer[error])}, nil
+	}
+	return s, nil
 }
 
-type faultyCommit struct {
+type faultyStmt struct {
 	driver.Stmt
-	f *faulty
+	before, after *atomic.Pointer[error]
 }
 
-func (s faultyCommit) Exec(args []driver.Value) (driver.Result, error) {
-	if err := s.f.before.Swap(nil); err != nil {
+func (s faultyStmt) Exec(args []driver.Value) (driver.Result, error) {
+	if err := s.before.Swap(nil); err != nil {
 		return nil, *err
 	}
 	res, err := s.Stmt.Exec(args) //nolint:staticcheck // the one method that a wrapper needs
-	if fault := s.f.after.Swap(nil); fault != nil {
+	if fault := s.after.Swap(nil); fault != nil {
 		return nil, *fault
 	}
 	return res, err
@@ -130,5 +136,35 @@ func TestFailedCommit(t *testing.T) {
 				t.Errorf("%d rows after reopening, want %d", n, tt.stored)
 			}
 		})
+	}
+}
+
+// A group that could not run again has stored nothing: a refusal that rests on what
+// another member of it had done for a moment is not told.
+func TestARefusalOfAnUndoneRunIsNotTold(t *testing.T) {
+	t.Parallel()
+	f := &faulty{}
+	db := openAt(t, newPath(t), f.register(t))
+	broken, taken := errors.New("unplugged"), errors.New("taken")
+	f.savepoint.Store(&broken)
+	errs := group(t, db,
+		func(tx *sqldb.Tx) error {
+			_, err := tx.Exec(t.Context(), "INSERT INTO rows (producer, n) VALUES (1, 1)")
+			return err
+		},
+		func(tx *sqldb.Tx) error {
+			var n int
+			if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM rows").Scan(&n); err != nil || n == 0 {
+				return err
+			}
+			return taken
+		})
+	for i, err := range errs {
+		if !errors.Is(err, broken) || errors.Is(err, taken) {
+			t.Errorf("update %d: %v, want %v", i, err, broken)
+		}
+	}
+	if n := count(t, db); n != 0 {
+		t.Errorf("%d rows are stored", n)
 	}
 }

@@ -239,6 +239,8 @@ func runPlain(_ context.Context, w *conn, batch []*request) (stored int, err err
 		if r.err == nil {
 			stored++
 		} else if len(batch) > 1 {
+			// It may rest on what others did that is undone now: only the next run's is told.
+			r.err = nil
 			return 0, errMember
 		}
 	}
