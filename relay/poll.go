@@ -22,7 +22,7 @@ type batch struct {
 // Poll claims projectable events of the authorised run, at most limit of them: the
 // bindings in order of creation, the events of each in their order (RH39). A
 // binding with outstanding claims is passed over; with a limit of 1 that is the contract's
-// one event a binding. Skipped events advance the cursor: with the hand-off of the
+// one event a binding. Skipped events advance the cursor: with the journal of the
 // claim that follows them, or at once if none does. It gives nothing while no run is
 // authorised or no account bound (RH7). A poll that fails has claimed nothing.
 // Errors: relay_native_unavailable for an unreadable ledger, relay_persist_failed.
