@@ -42,9 +42,10 @@
 //
 // A running turn has two: the engine calls provider.Client, one response after the
 // other, and during each the recorder appends what the engine emits to the ledger.
-// While one append commits, and for a few times as long after it, further deltas
-// gather and become the next; the first goes at once. The engine waits only if the
-// recorder falls far behind. Close ends both and waits for them.
+// While one append commits, and for a few times as long after it when other turns
+// run too, further deltas gather and become the next; the first goes at once. The
+// engine waits only if the recorder falls far behind. Close ends both and waits for
+// them.
 //
 // Nothing here runs a tool: a request carries none, and a call that a provider
 // makes regardless ends its response as provider.Settle says.

@@ -40,6 +40,14 @@ type engines struct {
 	mu   sync.Mutex
 	of   map[string]*engine
 	idle list.List // of *engine, longest unused in front
+	live int       // active turns
+}
+
+// others tells how many turns are active besides one.
+func (s *engines) others() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.live-1, 0)
 }
 
 // hold gives the engine of a thread, made if need be, to one holder at a time.
@@ -75,6 +83,7 @@ func (s *engines) activate(e *engine, t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.active = t
+	s.live++
 	s.use(e)
 }
 
@@ -82,6 +91,7 @@ func (s *engines) activate(e *engine, t *turn) {
 func (s *engines) deactivate(e *engine) {
 	s.mu.Lock()
 	e.active = nil
+	s.live--
 	s.mu.Unlock()
 	s.unuse(e)
 }

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// After an append its turn's next one waits for paceFactor times as long as the
-	// quicker of the last two took, paceMost at most. On an idle machine that is over
-	// before the provider sends again, also after one slow sync. On a busy one it lets
-	// deltas gather, here where each of them costs a write, an envelope and a frame
-	// further on: work that would make all of them later still.
+	// After an append its turn's next one waits as many times as long as the quicker
+	// of the last two took as there are other turns, paceFactor times and paceMost at
+	// most. With a few turns that is over before their providers send again. With many
+	// it lets deltas gather, here where each of them costs a write, an envelope and a
+	// frame further on: work that would make all of them later still.
 	paceFactor = 8
 	paceMost   = 50 * time.Millisecond
 )
@@ -44,13 +44,17 @@ func (r *Runtime) record(t *turn, streamed <-chan struct{}) {
 			return
 		}
 		took := time.Since(began)
-		pause(min(paceFactor*min(before, took), paceMost), streamed)
+		others := time.Duration(min(r.engines.others(), paceFactor))
+		pause(min(others*min(before, took), paceMost), streamed)
 		before = took
 	}
 }
 
 // pause waits for d, or for the end of the stream.
 func pause(d time.Duration, streamed <-chan struct{}) {
+	if d <= 0 {
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -20,7 +20,7 @@ const (
 
 // rollup is what a turn streamed and the recorder has not taken yet. The engine
 // adds, the recorder takes all there is: so deltas roll up while an append commits,
-// and for a time after it that is in proportion.
+// and while many turns run for a time after it, too.
 type rollup struct {
 	mu      sync.Mutex
 	pending []provider.Delta // neighbours differ in kind
