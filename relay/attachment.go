@@ -314,9 +314,9 @@ func (r *run) hasRoom() bool {
 	return len(r.pending) < maxPendingEvents && r.bytes < maxPendingBytes
 }
 
-// HandedOff tells that everything up to seq was given to the transport: the claims
-// are dropped, the projection cursors advance and ended turns are settled, in one
-// durable write (RH42). It may be repeated after a failure.
+// HandedOff tells that everything up to seq was given to the transport: the turns that
+// ended are settled and passed by their bindings' cursors in one durable write, and the
+// claims are dropped (RH42). It may be repeated after a failure.
 func (a *Attachment) HandedOff(ctx context.Context, seq uint64) error {
 	s := a.scope
 	s.mu.Lock()

@@ -14,11 +14,11 @@ const maxCursor = 1<<53 - 1
 // envelopes (RH42). Only then may they be handed to a transport. In the same write
 // their bindings' cursors move behind them, so that a crash after it sends them from
 // the journal and makes none of them again; the end of a turn is passed by its
-// hand-off alone, which settles the turn. After a failure no
-// seq is used up and the claims are free again, so that the same poll and the same
-// call succeed later with the same seqs (RH43). Projections of a run that is not the
-// authorised one, or whose claim is gone, are released and not journaled; that is no
-// error. Errors: relay_persist_failed.
+// hand-off alone, which settles the turn. After a failure no seq is used up and the
+// claims are free again, so that the same poll and the same call succeed later with the
+// same seqs (RH43). Projections of a run that is not the authorised one, or whose claim
+// is gone, are released and not journaled; that is no error. Errors:
+// relay_persist_failed.
 func (s *Scope) Journal(ctx context.Context, ps []Projection) ([]wire.Envelope, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

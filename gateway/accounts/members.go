@@ -35,7 +35,8 @@ func (s *Service) SetRole(ctx context.Context, actor gateway.Actor, accountID st
 
 // DisableMember keeps a member of the actor's org from logging in, ends all its
 // sessions and tokens at once, and the invitations that it gave out. Its threads
-// stay; messages that wait in them are not started before it is enabled again. It needs the admin scope. Errors: forbidden, not_found, last_admin.
+// stay; messages that wait in them are not started before it is enabled again. It
+// needs the admin scope. Errors: forbidden, not_found, last_admin.
 func (s *Service) DisableMember(ctx context.Context, actor gateway.Actor, accountID string) error {
 	if err := requireAdmin(actor); err != nil {
 		return err

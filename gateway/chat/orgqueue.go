@@ -160,9 +160,9 @@ func unmark(t gateway.TurnRow) []*gateway.Event {
 }
 
 // Promote lets turns of an org go on that wait for it, the oldest first, as far as
-// there is room; those of a member at its own limit, or disabled, are passed over. It is called
-// by itself when a turn ends; call it when limits were raised. After Rest it does
-// nothing.
+// there is room; those of a member at its own limit, or disabled, are passed over. It
+// is called by itself when a turn ends; call it when limits were raised. After Rest it
+// does nothing.
 func (s *Service) Promote(ctx context.Context, orgID string) error {
 	for !s.resting.Load() {
 		more, err := s.promoteNext(ctx, orgID)

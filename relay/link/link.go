@@ -84,8 +84,8 @@ type Attachment interface {
 	// attachment, and gives them in order of Seq. The first call after Attach
 	// gives the pending ones above the cursor again, byte-identical (RH49).
 	Next(ctx context.Context) ([]wire.Envelope, error)
-	// HandedOff tells that everything up to seq was given to the transport: the
-	// claims are dropped and the projection cursors advance durably (RH42).
+	// HandedOff tells that everything up to seq was given to the transport: the turns
+	// that ended are settled durably and the claims are dropped (RH42).
 	HandedOff(ctx context.Context, seq uint64) error
 	// Acknowledge retires the envelopes up to cursor (RH49).
 	Acknowledge(ctx context.Context, cursor uint64) error

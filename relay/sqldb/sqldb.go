@@ -12,8 +12,8 @@
 // many updates share one sync to disk, and no timer ever delays one (natural
 // group commit). The error of a function, or its panic, undoes only its own changes:
 // a group in which one failed is rolled back and run once more, each function inside
-// a savepoint of its own. Update returns once the group
-// is durable (WAL, synchronous=FULL), never before.
+// a savepoint of its own. Update returns once the group is durable (WAL,
+// synchronous=FULL), never before.
 //
 // A commit that fails in a way that proves nothing was written is an ordinary
 // error: the caller may try again. A commit whose outcome cannot be known is
@@ -154,8 +154,8 @@ func (db *DB) Dialect() Dialect { return db.engine.dialect() }
 // Update runs fn in a transaction and returns once that is durable. fn must be
 // quick, call no network, use only tx, and must not call Update; it may run several
 // times, one after the other, and must not build on what an earlier run left behind.
-// On SQLite it runs in the writer goroutine. An error of fn, or a panic, which becomes an error, undoes what fn did
-// and nothing else.
+// On SQLite it runs in the writer goroutine. An error of fn, or a panic, which becomes
+// an error, undoes what fn did and nothing else.
 //
 // ctx is honoured while the update waits for its turn and between two runs of fn;
 // once fn has begun, Update returns how it really ended. Errors: that of fn, as it

@@ -649,7 +649,7 @@ func (p Members) members() templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = p.act(DoDisable, m.ID, "Disable", m.Name, "Disable "+m.Name+"? They are thrown out at once, everywhere, and cannot log in. An answer that is being written ends; what waits is not sent.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = p.act(DoDisable, m.ID, "Disable", m.Name, "Disable "+m.Name+"? They are thrown out at once, everywhere, and cannot log in. An answer that is being written is finished; messages that wait are kept until they are enabled again.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
